@@ -16,42 +16,24 @@ import numpy as np
 from aot.errors.tvm_names import missing_in
 from aot.ir.op import F_DOMAIN, F_IS_VIEW, T_OP_PATTERN, Array, OpPattern
 from aot.ir.type import QuantParams, TensorType
-from aot.relay.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    Tuple,
-    TupleGetItem,
-    Var,
-    While,
-    again,
-    const,
-    get_item,
-    inner_functions,
-    is_call,
-    make_tuple,
-    operands,
-    post_order,
-    tensor_type,
-)
+from aot.relay import expr as ex
 from aot.relay.interpreter import call_op, evaluate
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, is_int, numpy_dtype
 
 
-def all_vars(expr: Expr | Function) -> list[Var]:
+def all_vars(expr: ex.Expr | ex.Function) -> list[ex.Var]:
     """All variables, each once: a function's parameters first, then others in order of first use."""
-    body = expr.body if isinstance(expr, Function) else expr
-    return list({id(v): v for v in (*bound_vars(expr), *(e for e in post_order(body) if isinstance(e, Var)))}.values())
+    body = expr.body if isinstance(expr, ex.Function) else expr
+    return list({id(v): v for v in (*bound_vars(expr), *(e for e in ex.post_order(body) if isinstance(e, ex.Var)))}.values())
 
 
-def bound_vars(expr: Expr | Function) -> list[Var]:
+def bound_vars(expr: ex.Expr | ex.Function) -> list[ex.Var]:
     """The parameters of a function; an expression binds none."""
-    return list(expr.params) if isinstance(expr, Function) else []
+    return list(expr.params) if isinstance(expr, ex.Function) else []
 
 
-def free_vars(expr: Expr | Function) -> list[Var]:
+def free_vars(expr: ex.Expr | ex.Function) -> list[ex.Var]:
     """The variables that are used but not bound, in order of first use."""
     bound = {id(v) for v in bound_vars(expr)}
     return [v for v in all_vars(expr) if id(v) not in bound]
@@ -65,7 +47,7 @@ _NUMBERS = frozenset({"multiplier", "fraction", "table", "diff_min", "input_mult
 _SHIFTS = frozenset({"shift", "input_shift", "output_shift", "left_shift"})
 
 
-def workload_key(func: Function) -> str | None:
+def workload_key(func: ex.Function) -> str | None:
     """A key for the operators, attributes, shapes and types of a fused function; None if it contains more than operators.
 
     Of trained numbers, only what kernels look at counts: whether a zero point is 0, whether there is a clamp, one multiplier or
@@ -76,36 +58,36 @@ def workload_key(func: Function) -> str | None:
     return None if "?" in text else hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def workload_text(func: Function) -> str:
+def workload_text(func: ex.Function) -> str:
     """A readable description of a workload: its operators, and the shapes of operands, constants and result."""
-    nodes = post_order(func.body)
-    calls = [e for e in nodes if isinstance(e, Call)]
+    nodes = ex.post_order(func.body)
+    calls = [e for e in nodes if isinstance(e, ex.Call)]
     names = "+".join(c.name or "?" for c in calls)
-    constants = [e.type for e in nodes if isinstance(e, Constant) and len(e.type.shape) > 1]
+    constants = [e.type for e in nodes if isinstance(e, ex.Constant) and len(e.type.shape) > 1]
     operands_ = " ".join(str(t) for t in [*(p.type for p in func.params), *constants])
     return f"{names} {operands_} -> {func.body.type}"
 
 
-def _numbered(func: Function) -> tuple[list[tuple[Expr, list[int]]], int]:
+def _numbered(func: ex.Function) -> tuple[list[tuple[ex.Expr, list[int]]], int]:
     """The parameters and other nodes of a function, each with the numbers of its operands in this list; and the body's number."""
-    nodes = [*func.params, *(e for e in post_order(func.body) if not isinstance(e, Var))]
+    nodes = [*func.params, *(e for e in ex.post_order(func.body) if not isinstance(e, ex.Var))]
     place = {id(e): i for i, e in enumerate(nodes)}
-    return [(e, [place[id(o)] for o in operands(e)]) for e in nodes], place[id(func.body)]
+    return [(e, [place[id(o)] for o in ex.operands(e)]) for e in nodes], place[id(func.body)]
 
 
-def _node(expr: Expr) -> str:
+def _node(expr: ex.Expr) -> str:
     match expr:
-        case Var():
+        case ex.Var():
             return f"var {expr.type}"
-        case Constant():
+        case ex.Constant():
             return f"constant {expr.type} {expr.stored or ''}"
-        case Call():
-            if isinstance(expr.op, Function):
+        case ex.Call():
+            if isinstance(expr.op, ex.Function):
                 return "?"
             return f"call {expr.name} {_attrs(expr.attrs, getattr(expr.type, 'dtype', ''))} {expr.type}"
-        case Tuple():
+        case ex.Tuple():
             return "tuple"
-        case TupleGetItem():
+        case ex.TupleGetItem():
             return f"field {expr.index}"
     return "?"
 
@@ -148,7 +130,7 @@ def _direction(shifts: Sequence[int]) -> str:
 # Keys: fused functions with the same key can share a kernel.
 
 
-def group_key(func: Function) -> bytes | None:
+def group_key(func: ex.Function) -> bytes | None:
     """A hash of operators, attributes, types and constants, independent of names and positions in the file.
 
     None for a function that contains anything but operator calls, or attributes that are not plain values.
@@ -160,7 +142,7 @@ def group_key(func: Function) -> bytes | None:
         if text is None:
             return None
         digest.update(f"{text} {read}\n".encode())
-        if isinstance(expr, Constant):
+        if isinstance(expr, ex.Constant):
             digest.update(np.ascontiguousarray(expr.data).tobytes())
     if not all(map(_is_plain, func.attrs.values())):
         return None
@@ -168,19 +150,19 @@ def group_key(func: Function) -> bytes | None:
     return digest.digest()
 
 
-def _text(expr: Expr) -> str | None:
+def _text(expr: ex.Expr) -> str | None:
     match expr:
-        case Var():
+        case ex.Var():
             return f"var {expr.type!r}"
-        case Constant():
+        case ex.Constant():
             return f"constant {expr.type!r} {expr.stored!r} {expr.data.dtype} {expr.data.shape}"
-        case Call():
-            if isinstance(expr.op, Function) or not _is_plain(expr.attrs):
+        case ex.Call():
+            if isinstance(expr.op, ex.Function) or not _is_plain(expr.attrs):
                 return None
             return f"call {expr.op.name} {expr.attrs!r} {expr.type!r}"
-        case Tuple():
+        case ex.Tuple():
             return "tuple"
-        case TupleGetItem():
+        case ex.TupleGetItem():
             return f"field {expr.index}"
     return None
 
@@ -212,26 +194,26 @@ _INTEGER = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.conv2d_transpose
 LAYERS = frozenset({*_INTEGER, *(f"{name}_float" for name in _INTEGER)})
 
 
-def cost(func: Function) -> Cost:
+def cost(func: ex.Function) -> Cost:
     """Sum over convolutions and fully connected layers, including fused ones; padding counts as if it were read."""
     total = Cost()
-    for expr in post_order(func.body):
-        if isinstance(expr, Call) and isinstance(expr.op, Function):
+    for expr in ex.post_order(func.body):
+        if isinstance(expr, ex.Call) and isinstance(expr.op, ex.Function):
             total += cost(expr.op)
-        elif is_call(expr, *LAYERS):
+        elif ex.is_call(expr, *LAYERS):
             total += layer_cost(expr)
     return total
 
 
-def layer_cost(expr: Call) -> Cost:
+def layer_cost(expr: ex.Call) -> Cost:
     """One layer: each output element needs its channel's weights; in a transposed convolution, each input element does."""
-    weight = tensor_type(expr.args[1])
-    stored = weight.nbytes if isinstance(expr.args[1], Constant) else 0
+    weight = ex.tensor_type(expr.args[1])
+    stored = weight.nbytes if isinstance(expr.args[1], ex.Constant) else 0
     name = expr.name.removesuffix("_float")
     if name == "nn.conv2d_transpose":
-        return Cost(tensor_type(expr.args[0]).size * prod(weight.shape[:-1]), stored)
+        return Cost(ex.tensor_type(expr.args[0]).size * prod(weight.shape[:-1]), stored)
     taps = prod(weight.shape[:-1]) if name == "nn.depthwise_conv2d" else prod(weight.shape[1:])
-    return Cost(tensor_type(expr).size * taps, stored)
+    return Cost(ex.tensor_type(expr).size * taps, stored)
 
 
 __getattr__ = missing_in("relay.analysis")
@@ -247,7 +229,7 @@ MOST_OF_A_CONDITION = 64
 """Most elements of a value that may take part in counting; larger values are data."""
 
 
-def trip_count(loop: While) -> int | None:
+def trip_count(loop: ex.While) -> int | None:
     """Iterations of a loop; None if they depend on data, exceed MOST_ITERATIONS, or never end.
 
     The deciding variables (those that the condition reads, and those that they are computed from) must start as small constants.
@@ -261,7 +243,7 @@ def trip_count(loop: While) -> int | None:
             return None
         values.append(value)
     condition = _part(loop.cond, deciding, loop.cond.body)
-    step = _part(loop.body, deciding, make_tuple([results_of(loop.body)[i] for i in deciding])) if deciding else None
+    step = _part(loop.body, deciding, ex.make_tuple([results_of(loop.body)[i] for i in deciding])) if deciding else None
     if not _is_small(condition) or (step is not None and not _is_small(step)):
         return None
     for count in range(MOST_ITERATIONS + 1):
@@ -274,17 +256,17 @@ def trip_count(loop: While) -> int | None:
     return None
 
 
-def deciding_variables(loop: While) -> list[int]:
+def deciding_variables(loop: ex.While) -> list[int]:
     """The loop variables that the condition depends on, directly or in a later iteration."""
     return _with_sources(loop, _reads(loop.cond, loop.cond.body))
 
 
-def live_variables(loop: While, used: set[int]) -> list[int]:
+def live_variables(loop: ex.While, used: set[int]) -> list[int]:
     """The loop variables that decide, or that the variables in `used` are computed from."""
     return _with_sources(loop, {*deciding_variables(loop), *used})
 
 
-def _with_sources(loop: While, variables: set[int]) -> list[int]:
+def _with_sources(loop: ex.While, variables: set[int]) -> list[int]:
     """The variables, and those that they are computed from in this iteration or an earlier one."""
     reads = [_reads(loop.body, r) for r in results_of(loop.body)]
     while (more := variables.union(*(reads[i] for i in variables))) != variables:
@@ -292,48 +274,48 @@ def _with_sources(loop: While, variables: set[int]) -> list[int]:
     return sorted(variables)
 
 
-def fields_of(expr: Expr) -> tuple[Expr, ...]:
+def fields_of(expr: ex.Expr) -> tuple[ex.Expr, ...]:
     """The fields of a tuple, or the expression itself if it is one tensor."""
-    if isinstance(expr, Tuple):
+    if isinstance(expr, ex.Tuple):
         return expr.fields
     if isinstance(expr.type, TensorType):
         return (expr,)
-    return tuple(get_item(expr, i, span=expr.span) for i in range(len(expr.type.fields)))
+    return tuple(ex.get_item(expr, i, span=expr.span) for i in range(len(expr.type.fields)))
 
 
-def results_of(func: Function) -> tuple[Expr, ...]:
+def results_of(func: ex.Function) -> tuple[ex.Expr, ...]:
     """The results of a function, as expressions."""
     return fields_of(func.body)
 
 
-def constant_value(expr: Expr) -> Array | None:
+def constant_value(expr: ex.Expr) -> Array | None:
     """The value of an expression over constants only; None if it depends on anything else or is large."""
-    if isinstance(expr, Constant):
+    if isinstance(expr, ex.Constant):
         return np.asarray(expr.data)
-    nodes = post_order(expr)
-    if any(isinstance(e, Var) for e in nodes) or not isinstance(expr.type, TensorType) or not all(map(_is_scalar_work, nodes)):
+    nodes = ex.post_order(expr)
+    if any(isinstance(e, ex.Var) for e in nodes) or not isinstance(expr.type, TensorType) or not all(map(_is_scalar_work, nodes)):
         return None
-    (value,) = evaluate(Function((), expr), [])
+    (value,) = evaluate(ex.Function((), expr), [])
     return np.asarray(value)
 
 
-def _is_scalar_work(expr: Expr) -> bool:
+def _is_scalar_work(expr: ex.Expr) -> bool:
     types = (expr.type,) if isinstance(expr.type, TensorType) else expr.type.fields
-    return not inner_functions(expr) and sum(prod(t.shape) for t in types) <= MOST_OF_A_CONDITION
+    return not ex.inner_functions(expr) and sum(prod(t.shape) for t in types) <= MOST_OF_A_CONDITION
 
 
-def _is_small(func: Function) -> bool:
-    return all(_is_scalar_work(e) for e in post_order(func.body) if not isinstance(e, Tuple))
+def _is_small(func: ex.Function) -> bool:
+    return all(_is_scalar_work(e) for e in ex.post_order(func.body) if not isinstance(e, ex.Tuple))
 
 
-def _reads(func: Function, root: Expr) -> set[int]:
+def _reads(func: ex.Function, root: ex.Expr) -> set[int]:
     """The indices of the parameters of `func` that an expression in its body depends on."""
     numbers = {id(p): i for i, p in enumerate(func.params)}
-    return {numbers[id(e)] for e in post_order(root) if id(e) in numbers}
+    return {numbers[id(e)] for e in ex.post_order(root) if id(e) in numbers}
 
 
-def _part(func: Function, params: Sequence[int], body: Expr) -> Function:
-    return Function(tuple(func.params[i] for i in params), body)
+def _part(func: ex.Function, params: Sequence[int], body: ex.Expr) -> ex.Function:
+    return ex.Function(tuple(func.params[i] for i in params), body)
 
 
 # Chains of element-wise calls that depend on a single tensor, element by element.
@@ -348,33 +330,33 @@ COSTLY = frozenset({"elu", "exp", "log", "sigmoid", "tanh"})
 LEAST_ELEMENTS = 1024
 
 
-def source_of(expr: Expr, sources: dict[int, Expr], dtype: str) -> Expr | None:
+def source_of(expr: ex.Expr, sources: dict[int, ex.Expr], dtype: str) -> ex.Expr | None:
     """The tensor of type `dtype` that an element-wise call depends on, element by element; None if there is none.
 
     `sources` holds the results for the nodes before it.
     """
-    if not isinstance(expr, Call) or not expr.name or not isinstance(expr.type, TensorType):
+    if not isinstance(expr, ex.Call) or not expr.name or not isinstance(expr.type, TensorType):
         return None
     if expr.name in BY_CHANNEL or T_OP_PATTERN.get(expr.name) > OpPattern.BROADCAST:
         return None
-    origins: list[Expr] = []
+    origins: list[ex.Expr] = []
     for arg in expr.args:
-        if isinstance(arg, Constant) and arg.data.size == 1:
+        if isinstance(arg, ex.Constant) and arg.data.size == 1:
             continue
-        if not isinstance(arg.type, TensorType) or arg.type.shape != expr.type.shape or isinstance(arg, Constant):
+        if not isinstance(arg.type, TensorType) or arg.type.shape != expr.type.shape or isinstance(arg, ex.Constant):
             return None
         origins.append(sources.get(id(arg), arg))
     same = origins and all(x is origins[0] for x in origins)
-    return origins[0] if same and tensor_type(origins[0]).dtype == dtype else None
+    return origins[0] if same and ex.tensor_type(origins[0]).dtype == dtype else None
 
 
-def chain_to(expr: Expr, x: Expr) -> list[Call]:
+def chain_to(expr: ex.Expr, x: ex.Expr) -> list[ex.Call]:
     """The calls from x to the expression, in execution order; the expression is the last one."""
-    order: list[Call] = []
+    order: list[ex.Call] = []
     seen = {id(x)}
 
-    def visit(e: Expr) -> None:
-        if id(e) in seen or not isinstance(e, Call):
+    def visit(e: ex.Expr) -> None:
+        if id(e) in seen or not isinstance(e, ex.Call):
             return
         seen.add(id(e))
         for arg in e.args:
@@ -385,40 +367,40 @@ def chain_to(expr: Expr, x: Expr) -> list[Call]:
     return order
 
 
-def is_costly(expr: Expr, x: Expr) -> bool:
+def is_costly(expr: ex.Expr, x: ex.Expr) -> bool:
     """Whether a table of one or two kilobytes pays off: a costly function of x with many elements."""
-    return tensor_type(expr).size >= LEAST_ELEMENTS and any(c.name in COSTLY for c in chain_to(expr, x))
+    return ex.tensor_type(expr).size >= LEAST_ELEMENTS and any(c.name in COSTLY for c in chain_to(expr, x))
 
 
-def on_values(expr: Call, args: list[Array]) -> Array:
+def on_values(expr: ex.Call, args: list[Array]) -> Array:
     """Evaluate a call of a chain on vectors instead of its tensors; scalar operands stay."""
-    new: list[Expr] = []
+    new: list[ex.Expr] = []
     for old, data in zip(expr.args, args, strict=True):
-        type_ = tensor_type(old)
-        new.append(const(data, dtype=type_.dtype, quant=type_.quant))
-    alone = again(expr, new)
+        type_ = ex.tensor_type(old)
+        new.append(ex.const(data, dtype=type_.dtype, quant=type_.quant))
+    alone = ex.again(expr, new)
     with np.errstate(all="ignore"):
-        return np.asarray(call_op(alone, [a.data for a in alone.args if isinstance(a, Constant)]))
+        return np.asarray(call_op(alone, [a.data for a in alone.args if isinstance(a, ex.Constant)]))
 
 
-def scalar_of(expr: Constant) -> Array:
+def scalar_of(expr: ex.Constant) -> Array:
     return np.asarray(expr.data).reshape(())
 
 
-def results(expr: Expr, x: Expr, data: Array) -> Array:
+def results(expr: ex.Expr, x: ex.Expr, data: Array) -> Array:
     """The value of the expression for these elements of x, a vector."""
     values: dict[int, Array] = {id(x): data}
     for step in chain_to(expr, x):
-        values[id(step)] = on_values(step, [scalar_of(a) if isinstance(a, Constant) else values[id(a)] for a in step.args])
+        values[id(step)] = on_values(step, [scalar_of(a) if isinstance(a, ex.Constant) else values[id(a)] for a in step.args])
     return values[id(expr)]
 
 
-def is_moved(expr: Expr) -> TypeGuard[Call]:
+def is_moved(expr: ex.Expr) -> TypeGuard[ex.Call]:
     """Whether an expression is a slice or a view of its operand."""
-    return isinstance(expr, Call) and (expr.name == "strided_slice" or (bool(expr.name) and bool(F_IS_VIEW.find(expr.name))))
+    return isinstance(expr, ex.Call) and (expr.name == "strided_slice" or (bool(expr.name) and bool(F_IS_VIEW.find(expr.name))))
 
 
-def moved_from(expr: Expr) -> Expr:
+def moved_from(expr: ex.Expr) -> ex.Expr:
     """The expression of which this one is a slice or a view, of a slice or view, ..."""
     while is_moved(expr):
         expr = expr.args[0]
@@ -449,7 +431,7 @@ FIRST_TRIED = (0, 1, 2, 3, 5, 8, 16, 32, 64, 127, -1, -2, -8, -32, -128)
 class _Limited:
     """An operand that must be in [low, high]."""
 
-    expr: Expr
+    expr: ex.Expr
     low: float
     high: float
 
@@ -457,13 +439,13 @@ class _Limited:
         return bool(((value >= self.low) & (value <= self.high)).all())
 
 
-def input_ranges(func: Function) -> dict[int, Range]:
+def input_ranges(func: ex.Function) -> dict[int, Range]:
     """Parameter index -> lowest and highest value of its elements, for each parameter that some operator restricts."""
     limited = [operand for operand in _limited(func) if _is_short(operand.expr)]
-    params = {i for o in limited for i, p in enumerate(func.params) if any(e is p for e in post_order(o.expr))}
+    params = {i for o in limited for i, p in enumerate(func.params) if any(e is p for e in ex.post_order(o.expr))}
     if not params:
         return {}
-    trial = Function(func.params, make_tuple([o.expr for o in limited]), {})
+    trial = ex.Function(func.params, ex.make_tuple([o.expr for o in limited]), {})
 
     def passes(values: Mapping[int, float]) -> bool:
         with np.errstate(all="ignore"):
@@ -491,27 +473,32 @@ def input_ranges(func: Function) -> dict[int, Range]:
     return _together(ranges, first, passes)
 
 
-def _limited(func: Function) -> list[_Limited]:
+def _limited(func: ex.Function) -> list[_Limited]:
     """Operands, computed or passed in, for which an operator accepts only some values."""
     restricted = []
-    for node in post_order(func.body):
-        if not isinstance(node, Call) or not node.name or node.name not in F_DOMAIN:
+    for node in ex.post_order(func.body):
+        if not isinstance(node, ex.Call) or not node.name or node.name not in F_DOMAIN:
             continue
         domain = F_DOMAIN.get(node.name)([a.type for a in node.args], node.attrs)
-        restricted += [_Limited(node.args[i], *limits) for i, limits in domain.items() if not isinstance(node.args[i], Constant)]
+        restricted += [
+            _Limited(node.args[i], *limits) for i, limits in domain.items() if not isinstance(node.args[i], ex.Constant)
+        ]
     return restricted
 
 
-def _is_short(expr: Expr) -> bool:
-    nodes = [e for e in post_order(expr) if not isinstance(e, Constant)]
+def _is_short(expr: ex.Expr) -> bool:
+    nodes = [e for e in ex.post_order(expr) if not isinstance(e, ex.Constant)]
     sizes = (e.type.size for e in nodes if isinstance(e.type, TensorType))
-    layers = any(isinstance(e, Call) and e.name.startswith("nn.") for e in nodes)
+    layers = any(isinstance(e, ex.Call) and e.name.startswith("nn.") for e in nodes)
     return (
-        len(nodes) <= MOST_NODES and sum(sizes) <= MOST_ELEMENTS and not layers and not any(isinstance(e, Tuple) for e in nodes)
+        len(nodes) <= MOST_NODES
+        and sum(sizes) <= MOST_ELEMENTS
+        and not layers
+        and not any(isinstance(e, ex.Tuple) for e in nodes)
     )
 
 
-def _limits(param: Var) -> Range:
+def _limits(param: ex.Var) -> Range:
     if is_float(param.type.dtype):
         return -FURTHEST, FURTHEST
     low, high = (0, 1) if param.type.dtype == "bool" else int_range(param.type.dtype)

@@ -16,20 +16,7 @@ import numpy as np
 from aot.ir.module import IRModule, encode
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import QuantParams
-from aot.relay.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    If,
-    Tuple,
-    TupleGetItem,
-    Var,
-    While,
-    inner_functions,
-    operands,
-    post_order,
-)
+from aot.relay import expr as ex
 from aot.support.names import NameSupply
 from aot.support.text import TextBuilder, printable
 
@@ -42,10 +29,10 @@ _LONG = 8
 
 def print_module(module: IRModule) -> str:
     """All relay functions of a module, in their order."""
-    return "\n".join(print_func(f, name) for name, f in module.functions.items() if isinstance(f, Function))
+    return "\n".join(print_func(f, name) for name, f in module.functions.items() if isinstance(f, ex.Function))
 
 
-def print_func(func: Function, name: str = "main", record: dict[str, Any] | None = None) -> str:
+def print_func(func: ex.Function, name: str = "main", record: dict[str, Any] | None = None) -> str:
     """Print `def @main(%x: int8[1, 4]) -> int8[1, 4] { ... }`; `record` collects what the text leaves out (aot.ir.module)."""
     text = TextBuilder()
     _Printer(func, name, record).function(text, f"def @{name}")
@@ -56,7 +43,7 @@ class _Printer:
     """Prints one function; a fused function inside it has its own printer."""
 
     def __init__(
-        self, func: Function, path: str = "main", record: dict[str, Any] | None = None, printed: dict[int, str] | None = None
+        self, func: ex.Function, path: str = "main", record: dict[str, Any] | None = None, printed: dict[int, str] | None = None
     ) -> None:  # fmt: skip
         self._func = func
         self._printed: dict[int, str] = {} if printed is None else printed  # inner functions -> where they were printed
@@ -72,42 +59,42 @@ class _Printer:
         self._note("", attrs=dict(self._func.attrs), params=[(p.name, p.type.quant, p.span) for p in self._func.params])
         text.line(f"{head}({', '.join(params)}) -> {self._func.body.type} {{")
         with text.indented():
-            for expr in post_order(self._func.body):
+            for expr in ex.post_order(self._func.body):
                 self._statement(text, expr)
             text.line(self._atom(self._func.body))
         text.line(f"}}{tail}")
 
-    def _statement(self, text: TextBuilder, expr: Expr) -> None:
-        if isinstance(expr, Var | Constant | TupleGetItem) or (isinstance(expr, Tuple) and expr is self._func.body):
+    def _statement(self, text: TextBuilder, expr: ex.Expr) -> None:
+        if isinstance(expr, ex.Var | ex.Constant | ex.TupleGetItem) or (isinstance(expr, ex.Tuple) and expr is self._func.body):
             return
-        arguments = [self._atom(o) for o in operands(expr)]
+        arguments = [self._atom(o) for o in ex.operands(expr)]
         name = self._names[id(expr)] = f"%{self._lines}"
         self._lines += 1
         match expr:
-            case Call(op=Function() as func):
+            case ex.Call(op=ex.Function() as func):
                 head = f"{name} = fn {func.attrs.get('name', '')}".rstrip()
                 tail = f"({', '.join(arguments)})"
                 self._note(f"/{name}/call", span=expr.span)
                 _Printer(func, f"{self._path}/{name}", self._record).function(text, head, tail=tail + _origin(expr.span, "  // "))
-            case Call():
+            case ex.Call():
                 self._note(f"/{name}", span=expr.span, type=expr.type, attrs=_long_attrs(expr.attrs))
                 text.line(_commented(f"{name} = {expr.op}({', '.join([*arguments, *_attrs(expr.attrs)])})", expr))
-            case If() | While():
+            case ex.If() | ex.While():
                 self._control(text, expr, name, arguments)
             case _:
                 self._note(f"/{name}", span=expr.span)
                 text.line(_commented(f"{name} = ({', '.join(arguments)})", expr))
 
-    def _control(self, text: TextBuilder, expr: If | While, name: str, arguments: list[str]) -> None:
+    def _control(self, text: TextBuilder, expr: ex.If | ex.While, name: str, arguments: list[str]) -> None:
         """Print `%3 = if (%2, %x) {` and the function of each branch, or `%3 = while (%0, %1) {`, condition and body; then `}`.
 
         A function that was printed before is referred to by its place: `fn @main/%1/body`.
         """
         self._note(f"/{name}", span=expr.span)
-        word = "if" if isinstance(expr, If) else "while"
+        word = "if" if isinstance(expr, ex.If) else "while"
         text.line(_commented(f"{name} = {word}({', '.join(arguments)}) {{", expr))
         with text.indented():
-            for role, inner in zip(ROLES[word], inner_functions(expr), strict=True):
+            for role, inner in zip(ROLES[word], ex.inner_functions(expr), strict=True):
                 path = f"{self._path}/{name}/{role}"
                 if self._printed.setdefault(id(inner), path) != path:
                     text.line(f"{role} = @{self._printed[id(inner)]}")
@@ -115,21 +102,21 @@ class _Printer:
                     _Printer(inner, path, self._record, self._printed).function(text, f"{role} = fn ")
         text.line("}")
 
-    def _atom(self, expr: Expr) -> str:
+    def _atom(self, expr: ex.Expr) -> str:
         if id(expr) in self._names:
             return self._names[id(expr)]
         match expr:
-            case Var():
+            case ex.Var():
                 return f"%{_word(expr.name)}?"  # bound by no function: the verifier reports it, the printer shows it
-            case Constant():
+            case ex.Constant():
                 self._names[id(expr)] = text = self._constant(expr)
                 return text
-            case TupleGetItem():
+            case ex.TupleGetItem():
                 return f"{self._atom(expr.value)}.{expr.index}"
             case _:
-                return f"({', '.join(self._atom(o) for o in operands(expr))})"
+                return f"({', '.join(self._atom(o) for o in ex.operands(expr))})"
 
-    def _constant(self, expr: Constant) -> str:
+    def _constant(self, expr: ex.Constant) -> str:
         name = self._constants.fresh(_word(expr.span.name) or "c")
         self._note(f"/const:{name}", data=np.asarray(expr.data), quant=expr.type.quant, span=expr.span)
         return f"const[{name}: {expr.type}, {_checksum(expr.data)}]"
@@ -140,13 +127,13 @@ class _Printer:
             kept = {k: encode(v) for k, v in values.items() if isinstance(v, np.ndarray) or v not in (None, {}, NO_SPAN)}
             self._record[self._path + place] = kept
 
-    def _name_var(self, var: Var) -> str:
+    def _name_var(self, var: ex.Var) -> str:
         word = _word(var.name) or "x"
         self._names[id(var)] = name = "%" + self._supply.fresh(f"v{word}" if word.isdigit() else word)
         return name
 
 
-def _commented(line: str, expr: Expr) -> str:
+def _commented(line: str, expr: ex.Expr) -> str:
     return f"{line.ljust(_COMMENT_COLUMN)}  // {expr.type}{_origin(expr.span, '  ')}"
 
 

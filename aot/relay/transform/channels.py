@@ -15,19 +15,7 @@ import numpy.typing as npt
 from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
 from aot.ir.transform import PassContext, function_pass, register_option
 from aot.ir.type import QuantParams, TensorType
-from aot.relay.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    again,
-    is_call,
-    operands,
-    post_order,
-    rewrite,
-    tensor_type,
-    with_operands,
-)
+from aot.relay import expr as ex
 from aot.relay.stored import inheriting
 from aot.relay.transform.canonicalize import Uses, effective_weight, merge_biases, with_bias
 from aot.support.dataclass import dataclass
@@ -90,26 +78,26 @@ class Coverage:
     outside: Bools
 
 
-def axis_coverage(layer: Call, axis: int) -> Coverage:
+def axis_coverage(layer: ex.Call, axis: int) -> Coverage:
     """Taps along the height (axis 0) or width (axis 1) of an nn.conv2d or nn.depthwise_conv2d.
 
     Tap k at output position p reads row p*stride + k*dilation - padding before.
     """
-    size = tensor_type(layer.args[0]).shape[axis + 1]
-    kernel = tensor_type(layer.args[1]).shape[axis + 1]
-    positions = np.arange(tensor_type(layer).shape[axis + 1]) * layer.attrs.strides[axis] - layer.attrs.padding[axis]
+    size = ex.tensor_type(layer.args[0]).shape[axis + 1]
+    kernel = ex.tensor_type(layer.args[1]).shape[axis + 1]
+    positions = np.arange(ex.tensor_type(layer).shape[axis + 1]) * layer.attrs.strides[axis] - layer.attrs.padding[axis]
     rows = positions[None, :] + np.arange(kernel)[:, None] * layer.attrs.dilation[axis]
     within = (rows >= 0) & (rows < size)
     return Coverage(within.any(axis=1), (~within).any(axis=1))
 
 
-def tap_values(layer: Call, data: Interval) -> Interval:
+def tap_values(layer: ex.Call, data: Interval) -> Interval:
     """Interval of (data - input_zp) as each weight sees it; `data` has one interval per channel.
 
     nn.conv2d: arrays [KH, KW, I]; nn.depthwise_conv2d: [KH, KW, C]; nn.dense: [K].  A tap that may be outside the image also sees
     `pad_value`; a tap that is always outside sees nothing else.
     """
-    if is_call(layer, "nn.dense"):
+    if ex.is_call(layer, "nn.dense"):
         return Interval(data.lo - layer.attrs.input_zp, data.hi - layer.attrs.input_zp)
     rows, columns = axis_coverage(layer, 0), axis_coverage(layer, 1)
     inside = (rows.inside[:, None] & columns.inside[None, :])[:, :, None]
@@ -120,13 +108,13 @@ def tap_values(layer: Call, data: Interval) -> Interval:
     return Interval(lo - zp, hi - zp)
 
 
-def sums_fit(layer: Call, weight: Int64, taps: Interval) -> bool:
+def sums_fit(layer: ex.Call, weight: Int64, taps: Interval) -> bool:
     """Whether no sum of products w*x of one output channel, over any of the taps in any order, leaves int32.
 
     Then a constant part of the sum can be added anywhere, as a bias.  The zero point is already subtracted from `weight`.
     """
     largest = np.maximum(np.abs(taps.lo), np.abs(taps.hi))
-    if is_call(layer, "nn.depthwise_conv2d"):
+    if ex.is_call(layer, "nn.depthwise_conv2d"):
         sums = (np.abs(weight[0]) * np.repeat(largest, layer.attrs.multiplier, axis=2)).sum(axis=(0, 1))
     else:
         sums = (np.abs(weight) * largest).reshape(len(weight), -1).sum(axis=1)
@@ -140,28 +128,28 @@ def sums_fit(layer: Call, weight: Int64, taps: Interval) -> bool:
 # matters, the rules call the operators' own `evaluate`, so that they cannot disagree with it.
 
 
-Rule = Callable[[Call, Sequence[Interval]], Interval | None]
+Rule = Callable[[ex.Call, Sequence[Interval]], Interval | None]
 """(call, intervals of its tensor arguments) -> interval of the result; None if only the type's range is known."""
 
 
-def channel_intervals(func: Function) -> dict[int, Interval]:
+def channel_intervals(func: ex.Function) -> dict[int, Interval]:
     """The intervals of each channel, per node (by id) whose value is an integer tensor of up to 32 bits.
 
     Parameters, and results of operators without a rule in `RULES`, have the whole range of their type.
     """
     intervals: dict[int, Interval] = {}
-    for expr in post_order(func.body):
+    for expr in ex.post_order(func.body):
         if isinstance(expr.type, TensorType) and is_int(expr.type.dtype) and bits(expr.type.dtype) <= 32 and expr.type.size > 0:
             # sums and products of 32 bits fit into 64
             intervals[id(expr)] = _bounded(_of(expr, intervals), expr.type)
     return intervals
 
 
-def _of(expr: Expr, intervals: dict[int, Interval]) -> Interval | None:
+def _of(expr: ex.Expr, intervals: dict[int, Interval]) -> Interval | None:
     match expr:
-        case Constant():
+        case ex.Constant():
             return of_array(np.asarray(expr.data))
-        case Call(op=Op(name=name)) if name in RULES and all(id(a) in intervals for a in expr.args):
+        case ex.Call(op=Op(name=name)) if name in RULES and all(id(a) in intervals for a in expr.args):
             return RULES[name](expr, [intervals[id(a)] for a in expr.args])
         case _:
             return None
@@ -176,24 +164,24 @@ def _bounded(interval: Interval | None, type_: TensorType) -> Interval:
     return Interval(np.where(leaves, whole.lo, interval.lo), np.where(leaves, whole.hi, interval.hi))
 
 
-def _evaluate(expr: Call, *arrays: Array, out_type: TensorType | None = None) -> Array:
+def _evaluate(expr: ex.Call, *arrays: Array, out_type: TensorType | None = None) -> Array:
     """Evaluate the operator on other arrays than its own: by default points, with the channels along the last axis."""
-    converted = [np.asarray(a).astype(numpy_dtype(tensor_type(o).dtype)) for a, o in zip(arrays, expr.args, strict=True)]
+    converted = [np.asarray(a).astype(numpy_dtype(ex.tensor_type(o).dtype)) for a, o in zip(arrays, expr.args, strict=True)]
     shape = tuple(map(int, np.broadcast_shapes(*(a.shape for a in converted))))
-    out = out_type or replace(tensor_type(expr), shape=shape)
+    out = out_type or replace(ex.tensor_type(expr), shape=shape)
     return np.asarray(F_EVALUATE.get(expr.name)(*converted, attrs=expr.attrs, out_type=out))
 
 
 # Layers: sums of products.
 
 
-def layer(expr: Call, args: Sequence[Interval]) -> Interval | None:
+def layer(expr: ex.Call, args: Sequence[Interval]) -> Interval | None:
     """acc = sum of w*x: largest if x = hi for w > 0 and x = lo for w < 0; smallest the other way round."""
     weight = effective_weight(expr)
     if weight is None:
         return None
     taps = tap_values(expr, args[0])
-    if is_call(expr, "nn.depthwise_conv2d"):
+    if ex.is_call(expr, "nn.depthwise_conv2d"):
         m = expr.attrs.multiplier
         lo, hi = np.repeat(taps.lo, m, axis=2), np.repeat(taps.hi, m, axis=2)
         ends = [weight[0] * lo, weight[0] * hi]
@@ -207,14 +195,14 @@ def layer(expr: Call, args: Sequence[Interval]) -> Interval | None:
     return Interval(positive @ lo + negative @ hi, positive @ hi + negative @ lo)
 
 
-def bias_add(_expr: Call, args: Sequence[Interval]) -> Interval:
+def bias_add(_expr: ex.Call, args: Sequence[Interval]) -> Interval:
     return Interval(args[0].lo + args[1].lo, args[0].hi + args[1].hi)
 
 
 # Maps of single values.
 
 
-def requantize(expr: Call, args: Sequence[Interval]) -> Interval:
+def requantize(expr: ex.Call, args: Sequence[Interval]) -> Interval:
     """Rounded multiplication and clamp are monotone, so the ends map to the ends, provided that a left shift stays in 32 bits."""
     (data,) = args
     shift = np.maximum(np.asarray(expr.attrs.shift, np.int64), 0)
@@ -224,14 +212,14 @@ def requantize(expr: Call, args: Sequence[Interval]) -> Interval:
     return Interval(np.where(wraps, expr.attrs.lo, ends.lo), np.where(wraps, expr.attrs.hi, ends.hi))
 
 
-def clamped(expr: Call, args: Sequence[Interval]) -> Interval:
+def clamped(expr: ex.Call, args: Sequence[Interval]) -> Interval:
     """Clip; and pooling: the rounded mean and the maximum of values in [lo, hi] are in [lo, hi], and padding does not count."""
     return Interval(*(np.clip(end, expr.attrs.lo, expr.attrs.hi) for end in (args[0].lo, args[0].hi)))
 
 
-def every_code(expr: Call, args: Sequence[Interval]) -> Interval | None:
+def every_code(expr: ex.Call, args: Sequence[Interval]) -> Interval | None:
     """A map of 8-bit values (a table, another quantisation): every value of the interval is tried."""
-    dtype = tensor_type(expr.args[0]).dtype
+    dtype = ex.tensor_type(expr.args[0]).dtype
     if bits(dtype) > 8:
         return None
     low, high = int_range(dtype)
@@ -243,7 +231,7 @@ def every_code(expr: Call, args: Sequence[Interval]) -> Interval | None:
     return Interval(np.where(occurs, values, highest).min(axis=0), np.where(occurs, values, lowest).max(axis=0))
 
 
-def add(expr: Call, args: Sequence[Interval]) -> Interval | None:
+def add(expr: ex.Call, args: Sequence[Interval]) -> Interval | None:
     """Monotone in each operand while the other is fixed, so the ends are among the four corners; left shifts could wrap."""
     if max(*expr.attrs.shift, expr.attrs.output_shift) > 0:
         return None
@@ -255,26 +243,26 @@ def add(expr: Call, args: Sequence[Interval]) -> Interval | None:
 # Windows and reductions.
 
 
-def mean(expr: Call, args: Sequence[Interval]) -> Interval | None:
+def mean(expr: ex.Call, args: Sequence[Interval]) -> Interval | None:
     """Monotone in the sum, so tensors of lower and of upper ends give the ends, unless the sum leaves 32 bits."""
-    type_ = tensor_type(expr.args[0])
+    type_ = ex.tensor_type(expr.args[0])
     axes = [a % len(type_.shape) for a in expr.attrs.axes]
     widest = np.maximum(np.abs(args[0].lo - expr.attrs.input_zp), np.abs(args[0].hi - expr.attrs.input_zp)).max()
     if int(widest) * prod(type_.shape[a] for a in axes) << max(expr.attrs.shift, 0) > int_range("int32")[1]:
         return None
-    ends = [_evaluate(expr, np.broadcast_to(v, type_.shape), out_type=tensor_type(expr)) for v in (args[0].lo, args[0].hi)]
+    ends = [_evaluate(expr, np.broadcast_to(v, type_.shape), out_type=ex.tensor_type(expr)) for v in (args[0].lo, args[0].hi)]
     return hull([of_array(e) for e in ends])
 
 
 # Movement of data.
 
 
-def same(_expr: Call, args: Sequence[Interval]) -> Interval:
+def same(_expr: ex.Call, args: Sequence[Interval]) -> Interval:
     """Elements move, but never to another channel."""
     return args[0]
 
 
-def pad(expr: Call, args: Sequence[Interval]) -> Interval:
+def pad(expr: ex.Call, args: Sequence[Interval]) -> Interval:
     """A border in other axes adds the pad value to every channel; a border in the last axis adds channels of it."""
     value = int(expr.attrs.pad_value)
     *others, (before, after) = expr.attrs.pad_width
@@ -284,16 +272,16 @@ def pad(expr: Call, args: Sequence[Interval]) -> Interval:
     return Interval(*(np.pad(end, (before, after), constant_values=value) for end in (lo, hi)))
 
 
-def concatenate(expr: Call, args: Sequence[Interval]) -> Interval:
+def concatenate(expr: ex.Call, args: Sequence[Interval]) -> Interval:
     """Channels one after the other if the last axis is joined, else the union of each channel's values."""
-    if expr.attrs.axis % len(tensor_type(expr).shape) != len(tensor_type(expr).shape) - 1:
+    if expr.attrs.axis % len(ex.tensor_type(expr).shape) != len(ex.tensor_type(expr).shape) - 1:
         return hull(args)
     return Interval(np.concatenate([a.lo for a in args]), np.concatenate([a.hi for a in args]))
 
 
-def reshape(expr: Call, args: Sequence[Interval]) -> Interval:
+def reshape(expr: ex.Call, args: Sequence[Interval]) -> Interval:
     """Element e has channel e mod C before and e mod C' after: channels that are equal modulo gcd(C, C') can mix."""
-    after = channels(tensor_type(expr))
+    after = channels(ex.tensor_type(expr))
     (data,) = args
     if after % len(data.lo) == 0:
         times = after // len(data.lo)
@@ -303,12 +291,12 @@ def reshape(expr: Call, args: Sequence[Interval]) -> Interval:
     return Interval(np.tile(lo, after // step), np.tile(hi, after // step))
 
 
-def transpose(expr: Call, args: Sequence[Interval]) -> Interval:
+def transpose(expr: ex.Call, args: Sequence[Interval]) -> Interval:
     """The same channels if the last axis stays, else all values in each."""
     (data,) = args
     if expr.attrs.axes[-1] == len(expr.attrs.axes) - 1:
         return data
-    count = channels(tensor_type(expr))
+    count = channels(ex.tensor_type(expr))
     return Interval(np.full(count, data.lo.min()), np.full(count, data.hi.max()))
 
 
@@ -361,17 +349,17 @@ class Liveness:
     needed: Mapping[int, Bools]
     live: frozenset[int]
 
-    def mask(self, expr: Expr) -> Bools:
+    def mask(self, expr: ex.Expr) -> Bools:
         """The needed channels of a node whose value is one tensor."""
         return self.needed[id(expr)]
 
 
-def channel_liveness(func: Function, intervals: Mapping[int, Interval], *, align: int = 1) -> Liveness:
+def channel_liveness(func: ex.Function, intervals: Mapping[int, Interval], *, align: int = 1) -> Liveness:
     """The smallest sets of channels that preserve every result of `func`; each live tensor keeps at least one.
 
     With `align` > 1, each layer's output keeps further channels, lowest first, until their number is a multiple of it (or all).
     """
-    state = _State(post_order(func.body), intervals)
+    state = _State(ex.post_order(func.body), intervals)
     state.require_all(func.body)
     state.propagate()
     while True:
@@ -383,34 +371,34 @@ def channel_liveness(func: Function, intervals: Mapping[int, Interval], *, align
         state.propagate()
 
 
-def _live(func: Function, state: _State) -> tuple[frozenset[int], Expr | None]:
+def _live(func: ex.Function, state: _State) -> tuple[frozenset[int], ex.Expr | None]:
     """Nodes that results depend on, and the first one without a needed channel, if any."""
     live = {id(func.body)}
     for expr in reversed(state.order):
         if id(expr) not in live:
             continue
-        if id(expr) in state.needed and not state.needed[id(expr)].any() and channels(tensor_type(expr)):
+        if id(expr) in state.needed and not state.needed[id(expr)].any() and channels(ex.tensor_type(expr)):
             return frozenset(live), expr
         live.update(id(o) for o in _read(expr, state))
     return frozenset(live), None
 
 
-def _read(expr: Expr, state: _State) -> list[Expr]:
+def _read(expr: ex.Expr, state: _State) -> list[ex.Expr]:
     """Operands that remain; a concatenation along the channels drops those without needed channels."""
     if joins_channels(expr):
-        return [o for o in operands(expr) if not isinstance(o, Constant) and state.needed[id(o)].any()]
-    return list(operands(expr))
+        return [o for o in ex.operands(expr) if not isinstance(o, ex.Constant) and state.needed[id(o)].any()]
+    return list(ex.operands(expr))
 
 
-def joins_channels(expr: Expr) -> bool:
+def joins_channels(expr: ex.Expr) -> bool:
     """Whether `expr` concatenates along the last axis."""
-    return is_call(expr, "concatenate") and expr.attrs.axis == len(tensor_type(expr).shape) - 1
+    return ex.is_call(expr, "concatenate") and expr.attrs.axis == len(ex.tensor_type(expr).shape) - 1
 
 
 def _align(state: _State, live: frozenset[int], align: int) -> bool:
     """Keep more channels of the first layer whose count is not a multiple of `align`; return whether there was one."""
     for expr in state.order:
-        if id(expr) not in live or not is_call(expr, *LAYERS):
+        if id(expr) not in live or not ex.is_call(expr, *LAYERS):
             continue
         mask = state.needed[id(expr)]
         spare = np.flatnonzero(~mask)[: -int(mask.sum()) % align]
@@ -426,38 +414,38 @@ def _align(state: _State, live: frozenset[int], align: int) -> bool:
 class _State:
     """Masks that only grow, until the correspondence of every operator holds."""
 
-    order: list[Expr]
+    order: list[ex.Expr]
     intervals: Mapping[int, Interval]
     needed: dict[int, Bools] = field(default_factory=dict)
     reads: dict[int, Bools] = field(default_factory=dict)
-    readers: dict[int, list[Expr]] = field(default_factory=dict)
-    waiting: dict[int, Expr] = field(default_factory=dict)
+    readers: dict[int, list[ex.Expr]] = field(default_factory=dict)
+    waiting: dict[int, ex.Expr] = field(default_factory=dict)
     """Nodes whose correspondence may not hold, the next one first."""
 
     def __post_init__(self) -> None:
         self.waiting = {id(e): e for e in reversed(self.order)}
         for expr in self.order:
-            for operand in operands(expr):
+            for operand in ex.operands(expr):
                 self.readers.setdefault(id(operand), []).append(expr)
             if isinstance(expr.type, TensorType):
-                self.needed[id(expr)] = np.full(channels(expr.type), not isinstance(expr, Call))
+                self.needed[id(expr)] = np.full(channels(expr.type), not isinstance(expr, ex.Call))
 
-    def require(self, expr: Expr, mask: Bools) -> None:
+    def require(self, expr: ex.Expr, mask: Bools) -> None:
         """Add channels; a constant needs no correspondence, since each of its readers cuts out its own channels."""
-        if isinstance(expr, Constant):
+        if isinstance(expr, ex.Constant):
             return
         old = self.needed[id(expr)]
         if (mask & ~old).any():
             self.needed[id(expr)] = old | mask
             self.waiting.update((id(e), e) for e in (expr, *self.readers.get(id(expr), ())))
 
-    def require_all(self, expr: Expr) -> None:
-        for e in (expr,) if isinstance(expr.type, TensorType) else operands(expr):
+    def require_all(self, expr: ex.Expr) -> None:
+        for e in (expr,) if isinstance(expr.type, TensorType) else ex.operands(expr):
             if isinstance(e.type, TensorType):
                 self.require(e, np.ones(channels(e.type), np.bool_))
 
-    def require_one(self, expr: Expr) -> None:
-        mask = np.zeros(channels(tensor_type(expr)), np.bool_)
+    def require_one(self, expr: ex.Expr) -> None:
+        mask = np.zeros(channels(ex.tensor_type(expr)), np.bool_)
         mask[0] = True
         self.require(expr, mask)
 
@@ -470,20 +458,20 @@ class _State:
         while self.waiting:
             self._link(self.waiting.pop(next(iter(self.waiting))))
 
-    def reads_of(self, layer: Call) -> Bools:
+    def reads_of(self, layer: ex.Call) -> Bools:
         """`indispensable_inputs`, cached."""
         if id(layer) not in self.reads:
             self.reads[id(layer)] = indispensable_inputs(layer, self.intervals.get(id(layer.args[0])))
         return self.reads[id(layer)]
 
-    def _link(self, expr: Expr) -> None:
-        if isinstance(expr, Call) and expr.name:
+    def _link(self, expr: ex.Expr) -> None:
+        if isinstance(expr, ex.Call) and expr.name:
             LINKS.get(expr.name, _opaque)(expr, self)
-        elif not isinstance(expr.type, TensorType) or operands(expr):
+        elif not isinstance(expr.type, TensorType) or ex.operands(expr):
             _opaque(expr, self)
 
 
-def indispensable_inputs(layer: Call, data: Interval | None) -> Bools:
+def indispensable_inputs(layer: ex.Call, data: Interval | None) -> Bools:
     """[O, I]: whether output o of an nn.conv2d or nn.dense depends on input channel i by more than a constant.
 
     It does not if each weight between them is zero or sees only one value (a constant channel; outside the image, the pad value):
@@ -491,8 +479,8 @@ def indispensable_inputs(layer: Call, data: Interval | None) -> Bools:
     """
     weight = effective_weight(layer)
     if weight is None:
-        return np.ones((channels(tensor_type(layer)), channels(tensor_type(layer.args[0]))), np.bool_)
-    taps = tap_values(layer, data if data is not None else full_range(tensor_type(layer.args[0])))
+        return np.ones((channels(ex.tensor_type(layer)), channels(ex.tensor_type(layer.args[0]))), np.bool_)
+    taps = tap_values(layer, data if data is not None else full_range(ex.tensor_type(layer.args[0])))
     reads: Bools = weight != 0
     if sums_fit(layer, weight, taps):
         reads = reads & ~taps.is_constant
@@ -501,30 +489,30 @@ def indispensable_inputs(layer: Call, data: Interval | None) -> Bools:
 
 # Correspondences, one per kind of operator.
 
-Link = Callable[[Call, _State], None]
+Link = Callable[[ex.Call, _State], None]
 
 
-def _opaque(expr: Expr, state: _State) -> None:
+def _opaque(expr: ex.Expr, state: _State) -> None:
     """Nothing is known about the operator: it needs all channels and yields all."""
-    for e in (expr, *operands(expr)):
+    for e in (expr, *ex.operands(expr)):
         state.require_all(e)
 
 
-def _layer(expr: Call, state: _State) -> None:
-    if not isinstance(expr.args[1], Constant):
+def _layer(expr: ex.Call, state: _State) -> None:
+    if not isinstance(expr.args[1], ex.Constant):
         _opaque(expr, state)
         return
     state.require(expr.args[0], np.asarray(state.reads_of(expr)[state.needed[id(expr)]].any(axis=0)))
 
 
-def _depthwise(expr: Call, state: _State) -> None:
+def _depthwise(expr: ex.Call, state: _State) -> None:
     """Outputs c*M to c*M + M - 1 belong to input c; outputs of a single input channel can be removed freely."""
     data, weight = expr.args
-    if not isinstance(weight, Constant):
+    if not isinstance(weight, ex.Constant):
         _opaque(expr, state)
         return
     m = expr.attrs.multiplier
-    if channels(tensor_type(data)) == 1:
+    if channels(ex.tensor_type(data)) == 1:
         state.require_all(data)
         return
     mask = state.needed[id(data)] | state.needed[id(expr)].reshape(-1, m).any(axis=1)
@@ -532,53 +520,53 @@ def _depthwise(expr: Call, state: _State) -> None:
     state.require(expr, np.repeat(mask, m))
 
 
-def _channelwise(expr: Call, state: _State) -> None:
-    count = channels(tensor_type(expr))
-    bound = [o for o in operands(expr) if channels(tensor_type(o)) == count and not isinstance(o, Constant)]
+def _channelwise(expr: ex.Call, state: _State) -> None:
+    count = channels(ex.tensor_type(expr))
+    bound = [o for o in ex.operands(expr) if channels(ex.tensor_type(o)) == count and not isinstance(o, ex.Constant)]
     mask = np.logical_or.reduce([state.needed[id(e)] for e in (expr, *bound)])
     for e in (expr, *bound):
         state.require(e, mask)
     # An operand with a single channel is live if the result is, and then keeps it.
 
 
-def _channelwise_if(holds: Callable[[Call], bool]) -> Link:
+def _channelwise_if(holds: Callable[[ex.Call], bool]) -> Link:
     return lambda expr, state: (_channelwise if holds(expr) else _opaque)(expr, state)
 
 
-def _reduces_channels(expr: Call) -> bool:
-    return any(a in (len(tensor_type(expr.args[0]).shape) - 1, -1) for a in expr.attrs.axes)
+def _reduces_channels(expr: ex.Call) -> bool:
+    return any(a in (len(ex.tensor_type(expr.args[0]).shape) - 1, -1) for a in expr.attrs.axes)
 
 
-def _pad(expr: Call, state: _State) -> None:
+def _pad(expr: ex.Call, state: _State) -> None:
     """Channels of padding can be removed freely."""
     (data,) = expr.args
     before = expr.attrs.pad_width[-1][0]
-    inner = slice(before, before + channels(tensor_type(data)))
+    inner = slice(before, before + channels(ex.tensor_type(data)))
     mask = state.needed[id(expr)].copy()
     mask[inner] |= state.needed[id(data)]
     state.require(expr, mask)
     state.require(data, mask[inner])
 
 
-def _concatenate(expr: Call, state: _State) -> None:
+def _concatenate(expr: ex.Call, state: _State) -> None:
     if not joins_channels(expr):
-        _channelwise_if(lambda e: not any(isinstance(o, Constant) for o in e.args))(expr, state)
+        _channelwise_if(lambda e: not any(isinstance(o, ex.Constant) for o in e.args))(expr, state)
         return
     end = 0
     for o in expr.args:
-        begin, end = end, end + channels(tensor_type(o))
-        if not isinstance(o, Constant):
+        begin, end = end, end + channels(ex.tensor_type(o))
+        if not isinstance(o, ex.Constant):
             mask = np.zeros(len(state.needed[id(expr)]), np.bool_)
             mask[begin:end] = state.needed[id(o)]
             state.require(expr, mask)
             state.require(o, state.needed[id(expr)][begin:end])
 
 
-def _reshape(expr: Call, state: _State) -> None:
+def _reshape(expr: ex.Call, state: _State) -> None:
     """If the new last axis consists of whole runs of channels, each run keeps the same ones."""
     (data,) = expr.args
-    count, after = channels(tensor_type(data)), channels(tensor_type(expr))
-    if not count or not after or after % count or not tensor_type(expr).shape or not tensor_type(data).shape:
+    count, after = channels(ex.tensor_type(data)), channels(ex.tensor_type(expr))
+    if not count or not after or after % count or not ex.tensor_type(expr).shape or not ex.tensor_type(data).shape:
         _opaque(expr, state)
         return
     mask = state.needed[id(data)] | state.needed[id(expr)].reshape(-1, count).any(axis=0)
@@ -589,7 +577,7 @@ def _reshape(expr: Call, state: _State) -> None:
 LINKS: dict[str, Link] = {
     **dict.fromkeys(LAYERS, _layer),
     **dict.fromkeys(CHANNELWISE, _channelwise),
-    "nn.bias_add": _channelwise_if(lambda expr: all(isinstance(o, Constant) for o in expr.args[1:])),
+    "nn.bias_add": _channelwise_if(lambda expr: all(isinstance(o, ex.Constant) for o in expr.args[1:])),
     "nn.depthwise_conv2d": _depthwise,
     "mean": _channelwise_if(lambda expr: not _reduces_channels(expr)),
     "transpose": _channelwise_if(lambda expr: bool(expr.attrs.axes[-1] == len(expr.attrs.axes) - 1)),
@@ -609,7 +597,7 @@ ALIGN = register_option(
 
 
 @function_pass(opt_level=2)
-def remove_constant_channels(func: Function, context: PassContext) -> Function:
+def remove_constant_channels(func: ex.Function, context: PassContext) -> ex.Function:
     """Cut every tensor down to the channels (indices of the last axis) that the results depend on.
 
     In and out: operator calls over the same parameters, with bit-identical results.  Tensors in between may have fewer channels,
@@ -632,24 +620,24 @@ def remove_constant_channels(func: Function, context: PassContext) -> Function:
     return func
 
 
-def _smaller(func: Function, *, align: int) -> Function | None:
+def _smaller(func: ex.Function, *, align: int) -> ex.Function | None:
     """One step; None if every channel is needed."""
     intervals = channel_intervals(func)
     liveness = channel_liveness(func, intervals, align=align)
-    if all(liveness.mask(e).all() for e in post_order(func.body) if isinstance(e.type, TensorType)):
+    if all(liveness.mask(e).all() for e in ex.post_order(func.body) if isinstance(e.type, TensorType)):
         return None
     body = _Cutter(func, intervals, liveness).result()
     kept = kept_channels(func, liveness)
-    return Function(func.params, body, {**func.attrs, "channels": kept} if kept else func.attrs)
+    return ex.Function(func.params, body, {**func.attrs, "channels": kept} if kept else func.attrs)
 
 
-def kept_channels(func: Function, liveness: Liveness) -> dict[int, tuple[int, ...]]:
+def kept_channels(func: ex.Function, liveness: Liveness) -> dict[int, tuple[int, ...]]:
     """Kept indices of the tensors that were reduced, now or before; the last node with an index is the tensor."""
     before: Mapping[int, tuple[int, ...]] = func.attrs.get("channels", {})
     masks = {
         e.span.tensor: liveness.mask(e)
-        for e in post_order(func.body)
-        if e.span.tensor >= 0 and id(e) in liveness.live and isinstance(e.type, TensorType) and isinstance(e, Call)
+        for e in ex.post_order(func.body)
+        if e.span.tensor >= 0 and id(e) in liveness.live and isinstance(e.type, TensorType) and isinstance(e, ex.Call)
     }
     kept = dict(before)
     for tensor, mask in masks.items():
@@ -662,22 +650,22 @@ def kept_channels(func: Function, liveness: Liveness) -> dict[int, tuple[int, ..
 class _Cutter:
     """Rebuilds the live nodes with only the needed channels."""
 
-    def __init__(self, func: Function, intervals: Mapping[int, Interval], liveness: Liveness) -> None:
+    def __init__(self, func: ex.Function, intervals: Mapping[int, Interval], liveness: Liveness) -> None:
         self._func = func
         self._intervals = intervals
         self._liveness = liveness
         self._uses = Uses(func)
 
-    def result(self) -> Expr:
-        done: dict[int, Expr] = {}
-        for expr in post_order(self._func.body):
+    def result(self) -> ex.Expr:
+        done: dict[int, ex.Expr] = {}
+        for expr in ex.post_order(self._func.body):
             if id(expr) in self._liveness.live:
                 done[id(expr)] = self._cut(expr, done)
         return done[id(self._func.body)]
 
-    def _cut(self, expr: Expr, done: dict[int, Expr]) -> Expr:
-        if not isinstance(expr, Call) or not expr.name or not isinstance(expr.type, TensorType):
-            return with_operands(expr, [done[id(o)] for o in operands(expr)])
+    def _cut(self, expr: ex.Expr, done: dict[int, ex.Expr]) -> ex.Expr:
+        if not isinstance(expr, ex.Call) or not expr.name or not isinstance(expr.type, TensorType):
+            return ex.with_operands(expr, [done[id(o)] for o in ex.operands(expr)])
         if joins_channels(expr):
             return self._concatenate(expr, done)
         args = [done[id(o)] for o in expr.args]
@@ -686,24 +674,24 @@ class _Cutter:
             return expr
         if expr.name in LAYERS:
             return self._layer(expr, args[0])
-        if is_call(expr, "nn.depthwise_conv2d"):
+        if ex.is_call(expr, "nn.depthwise_conv2d"):
             return _cut_depthwise(expr, args[0], mask)
-        args = [_cut_constant(a, mask) if isinstance(a, Constant) else a for a in args]
-        new = again(expr, args, _cut_attrs(expr, mask))
-        return merged_bias(new, self._uses) if is_call(new, "nn.bias_add") else new
+        args = [_cut_constant(a, mask) if isinstance(a, ex.Constant) else a for a in args]
+        new = ex.again(expr, args, _cut_attrs(expr, mask))
+        return merged_bias(new, self._uses) if ex.is_call(new, "nn.bias_add") else new
 
-    def _layer(self, expr: Call, data: Expr) -> Expr:
+    def _layer(self, expr: ex.Call, data: ex.Expr) -> ex.Expr:
         """Laws 1 to 3: cut the weights; the contribution of removed inputs is added to the bias."""
         old, weight = expr.args
-        if not isinstance(weight, Constant):
-            return with_operands(expr, [data, weight])
+        if not isinstance(weight, ex.Constant):
+            return ex.with_operands(expr, [data, weight])
         outputs, inputs = self._liveness.mask(expr), self._liveness.mask(old)
         middle = [np.arange(n) for n in weight.type.shape[1:-1]]
         new = cut(weight, [np.flatnonzero(outputs), *middle, np.flatnonzero(inputs)])
-        layer = again(expr, [data, new])
+        layer = ex.again(expr, [data, new])
         return layer if inputs.all() else with_bias(layer, self._contribution(expr, outputs, inputs))
 
-    def _contribution(self, expr: Call, outputs: Bools, inputs: Bools) -> Int64:
+    def _contribution(self, expr: ex.Call, outputs: Bools, inputs: Bools) -> Int64:
         """Contribution of the removed input channels to each remaining output: sum of w*x, where x is constant."""
         weight = effective_weight(expr)
         assert weight is not None, "channels of data under unknown weights are not removed"
@@ -714,31 +702,31 @@ class _Cutter:
         result: Int64 = removed @ values
         return result
 
-    def _concatenate(self, expr: Call, done: dict[int, Expr]) -> Expr:
+    def _concatenate(self, expr: ex.Call, done: dict[int, ex.Expr]) -> ex.Expr:
         """Operands without any needed channel are dropped."""
         mask, begin = self._liveness.mask(expr), 0
-        args: list[Expr] = []
+        args: list[ex.Expr] = []
         for o in expr.args:
-            part = mask[begin : begin + channels(tensor_type(o))]
+            part = mask[begin : begin + channels(ex.tensor_type(o))]
             begin += len(part)
             if part.any():
-                args.append(_cut_constant(o, part) if isinstance(o, Constant) else done[id(o)])
+                args.append(_cut_constant(o, part) if isinstance(o, ex.Constant) else done[id(o)])
         if len(args) == len(expr.args) and all(a is b for a, b in zip(args, expr.args, strict=True)):
             return expr
-        return again(expr, args)
+        return ex.again(expr, args)
 
 
-def _cut_depthwise(expr: Call, data: Expr, mask: Bools) -> Expr:
+def _cut_depthwise(expr: ex.Call, data: ex.Expr, mask: Bools) -> ex.Expr:
     """Each input channel keeps all of its outputs or is removed; a single input channel keeps any number."""
     weight = expr.args[1]
-    if not isinstance(weight, Constant):
-        return with_operands(expr, [data, weight])
+    if not isinstance(weight, ex.Constant):
+        return ex.with_operands(expr, [data, weight])
     new = cut(weight, [np.arange(n) for n in weight.type.shape[:3]] + [np.flatnonzero(mask)])
-    attrs = replace(expr.attrs, multiplier=int(mask.sum()) // channels(tensor_type(data)))
-    return again(expr, [data, new], attrs)
+    attrs = replace(expr.attrs, multiplier=int(mask.sum()) // channels(ex.tensor_type(data)))
+    return ex.again(expr, [data, new], attrs)
 
 
-def _cut_constant(value: Constant, mask: Bools) -> Constant:
+def _cut_constant(value: ex.Constant, mask: Bools) -> ex.Constant:
     """The kept channels of an operand, if it has that many; a single value for all channels stays."""
     shape = value.type.shape
     if not shape or shape[-1] != len(mask) or mask.all():
@@ -746,15 +734,15 @@ def _cut_constant(value: Constant, mask: Bools) -> Constant:
     return cut(value, [*(np.arange(n) for n in shape[:-1]), np.flatnonzero(mask)])
 
 
-def _cut_attrs(expr: Call, mask: Bools) -> object:
+def _cut_attrs(expr: ex.Call, mask: Bools) -> object:
     """Attributes of an operator other than a layer, for fewer channels."""
     attrs = expr.attrs
-    if is_call(expr, "qnn.requantize") and attrs.per_channel:
+    if ex.is_call(expr, "qnn.requantize") and attrs.per_channel:
         fraction = _kept(attrs.fraction, mask) if attrs.fraction else ()
         return replace(attrs, multiplier=_kept(attrs.multiplier, mask), shift=_kept(attrs.shift, mask), fraction=fraction)
-    if is_call(expr, "reshape") and not mask.all():
+    if ex.is_call(expr, "reshape") and not mask.all():
         return replace(attrs, newshape=(*attrs.newshape[:-1], int(mask.sum())))
-    if is_call(expr, "nn.pad") and any(attrs.pad_width[-1]):
+    if ex.is_call(expr, "nn.pad") and any(attrs.pad_width[-1]):
         *others, (before, after) = attrs.pad_width
         ends = int(mask[:before].sum()), int(mask[len(mask) - after :].sum())
         return replace(attrs, pad_width=(*others, ends))
@@ -766,7 +754,7 @@ def _kept(values: tuple[int, ...], mask: Array) -> tuple[int, ...]:
 
 
 @function_pass(opt_level=2)
-def fold_zero_taps(func: Function, _context: PassContext) -> Function:
+def fold_zero_taps(func: ex.Function, _context: PassContext) -> ex.Function:
     """Cut off outer rows and columns of nn.conv2d and nn.depthwise_conv2d kernels, one after another.
 
     In and out: operator calls with bit-identical results; windows keep at least one tap.  Laws, for a row at either end of the
@@ -779,12 +767,12 @@ def fold_zero_taps(func: Function, _context: PassContext) -> Function:
     """
     uses = Uses(func)
 
-    def rule(expr: Expr) -> Expr:
-        if is_call(expr, "nn.bias_add"):
+    def rule(expr: ex.Expr) -> ex.Expr:
+        if ex.is_call(expr, "nn.bias_add"):
             return merged_bias(expr, uses)
-        return _shrunk(expr) if is_call(expr, "nn.conv2d", "nn.depthwise_conv2d") else expr
+        return _shrunk(expr) if ex.is_call(expr, "nn.conv2d", "nn.depthwise_conv2d") else expr
 
-    new = rewrite(func, rule)
+    new = ex.rewrite(func, rule)
     return func if new.body is func.body else new
 
 
@@ -792,14 +780,14 @@ def fold_zero_taps(func: Function, _context: PassContext) -> Function:
 class _Cut:
     """A layer with a smaller window, and the contribution of the removed taps to each output channel."""
 
-    layer: Call
+    layer: ex.Call
     bias: Int64
 
 
-def _shrunk(layer: Call) -> Call:
-    if effective_weight(layer) is None or not is_int(tensor_type(layer.args[0]).dtype):
+def _shrunk(layer: ex.Call) -> ex.Call:
+    if effective_weight(layer) is None or not is_int(ex.tensor_type(layer.args[0]).dtype):
         return layer
-    bias = np.zeros(tensor_type(layer).shape[-1], np.int64)
+    bias = np.zeros(ex.tensor_type(layer).shape[-1], np.int64)
     while True:
         ends = ((axis, last) for axis in (0, 1) for last in (False, True))
         step = next((cut for axis, last in ends if (cut := _cut_end(layer, axis, last=last)) is not None), None)
@@ -808,7 +796,7 @@ def _shrunk(layer: Call) -> Call:
         layer, bias = step.layer, bias + step.bias
 
 
-def _cut_end(layer: Call, axis: int, *, last: bool) -> _Cut | None:
+def _cut_end(layer: ex.Call, axis: int, *, last: bool) -> _Cut | None:
     """Remove the first or last row (axis 0) or column (axis 1) of the window; None if it must stay."""
     weight = effective_weight(layer)
     assert weight is not None
@@ -821,19 +809,19 @@ def _cut_end(layer: Call, axis: int, *, last: bool) -> _Cut | None:
     if smaller is None:
         return None
     if not end.any():
-        return _Cut(smaller, np.zeros(tensor_type(layer).shape[-1], np.int64))
-    taps = tap_values(layer, full_range(tensor_type(layer.args[0])))
+        return _Cut(smaller, np.zeros(ex.tensor_type(layer).shape[-1], np.int64))
+    taps = tap_values(layer, full_range(ex.tensor_type(layer.args[0])))
     if axis_coverage(layer, axis).inside[tap] or not sums_fit(layer, weight, taps):
         return None
-    axes = (0, 1, 2) if is_call(layer, "nn.depthwise_conv2d") else (1, 2, 3)
+    axes = (0, 1, 2) if ex.is_call(layer, "nn.depthwise_conv2d") else (1, 2, 3)
     return _Cut(smaller, (layer.attrs.pad_value - layer.attrs.input_zp) * end.sum(axis=axes, dtype=np.int64))
 
 
-def _without(layer: Call, axis: int, tap: int) -> Call | None:
+def _without(layer: ex.Call, axis: int, tap: int) -> ex.Call | None:
     """The layer without its first or last tap along an axis; all others read what they read before.  None if impossible."""
     data, weight = layer.args
-    assert isinstance(weight, Constant)
-    size, extent = tensor_type(data).shape[axis + 1], tensor_type(layer).shape[axis + 1]
+    assert isinstance(weight, ex.Constant)
+    size, extent = ex.tensor_type(data).shape[axis + 1], ex.tensor_type(layer).shape[axis + 1]
     stride, dilation = layer.attrs.strides[axis], layer.attrs.dilation[axis]
     count = weight.type.shape[axis + 1]
     window = (count - 2) * dilation + 1
@@ -846,27 +834,27 @@ def _without(layer: Call, axis: int, tap: int) -> Call | None:
     index = [np.arange(n) for n in weight.type.shape]
     index[axis + 1] = np.delete(index[axis + 1], tap)
     try:
-        new = again(layer, [data, cut(weight, index)], replace(layer.attrs, padding=tuple(padding)))
+        new = ex.again(layer, [data, cut(weight, index)], replace(layer.attrs, padding=tuple(padding)))
     except TypeRuleError:
         return None
-    return new if isinstance(new.type, TensorType) and new.type.shape == tensor_type(layer).shape else None
+    return new if isinstance(new.type, TensorType) and new.type.shape == ex.tensor_type(layer).shape else None
 
 
 # For both passes: cut weights, and constants that move into the bias.
 
 
-def cut(value: Constant, index: Sequence[Array]) -> Constant:
+def cut(value: ex.Constant, index: Sequence[Array]) -> ex.Constant:
     """The constant at the positions `index[i]` of each axis i, with the remaining quantisation parameters."""
     data = np.ascontiguousarray(np.asarray(value.data)[np.ix_(*index)])
     quant = value.type.quant
     if quant is not None and quant.axis is not None and len(quant.scale) > 1:
         kept = [int(i) for i in index[quant.axis]]
         quant = QuantParams(tuple(quant.scale[i] for i in kept), tuple(quant.zero_point[i] for i in kept), quant.axis)
-    return inheriting(Constant(data, TensorType(data.shape, value.type.dtype, quant), value.span), [value])
+    return inheriting(ex.Constant(data, TensorType(data.shape, value.type.dtype, quant), value.span), [value])
 
 
-def merged_bias(expr: Call, uses: Uses) -> Call:
+def merged_bias(expr: ex.Call, uses: Uses) -> ex.Call:
     """Merge an nn.bias_add with the one that `with_bias` has inserted under it, if no sum can overflow."""
-    merged: Expr | None = merge_biases(expr, uses)
-    assert merged is None or isinstance(merged, Call)
+    merged: ex.Expr | None = merge_biases(expr, uses)
+    assert merged is None or isinstance(merged, ex.Call)
     return expr if merged is None else replace(merged, span=expr.span)

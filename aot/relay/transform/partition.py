@@ -15,24 +15,9 @@ from aot.ir.module import IRModule
 from aot.ir.op import F_IS_VIEW, T_OP_PATTERN, OpPattern
 from aot.ir.transform import Pass, PassContext, Sequential, function_pass, module_pass, register_option
 from aot.ir.type import TensorType
+from aot.relay import expr as ex
 from aot.relay.analysis import moved_from
 from aot.relay.dataflow_pattern import CallPattern, Match, Pattern
-from aot.relay.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    Var,
-    inlined,
-    is_call,
-    operands,
-    post_order,
-    rebuild,
-    rewrite,
-    substituted,
-    users,
-    with_operands,
-)
 from aot.relay.state import result_exprs, state_of, state_vars
 from aot.support.dataclass import dataclass
 from aot.support.entry_points import reach
@@ -49,7 +34,7 @@ _LONGEST_NAME = 4
 
 
 @function_pass(required=True)
-def fuse_ops(func: Function, context: PassContext) -> Function:
+def fuse_ops(func: ex.Function, context: PassContext) -> ex.Function:
     """Replace each group of operator calls by a call of a primitive function.
 
     In: operator calls only.  Out: the body consists of calls of Functions with attrs {"Primitive": 1, "name": ...}, of calls of
@@ -77,14 +62,14 @@ def fuse_ops(func: Function, context: PassContext) -> Function:
     return _rebuild(func, groups)
 
 
-def pattern_kind(expr: Expr) -> OpPattern:
+def pattern_kind(expr: ex.Expr) -> OpPattern:
     """How `expr` may be fused; views, tuples, and calls that yield a tuple count as OPAQUE."""
-    if not isinstance(expr, Call) or not is_fusable(expr) or not isinstance(expr.type, TensorType):
+    if not isinstance(expr, ex.Call) or not is_fusable(expr) or not isinstance(expr.type, TensorType):
         return _ALONE
     return T_OP_PATTERN.get(expr.name)
 
 
-def window_joins(func: Function) -> frozenset[int]:
+def window_joins(func: ex.Function) -> frozenset[int]:
     """Ids of the concatenate calls that start with rows of a state and end with the rows that the next run starts with.
 
     As layers of their own they are windows (executor/copy_elision.py): kept rows are not copied.  `slide_window` has already
@@ -95,7 +80,7 @@ def window_joins(func: Function) -> frozenset[int]:
         if state.slid:
             continue
         join = moved_from(new)
-        if is_call(join, "concatenate") and moved_from(join.args[0]) is var:
+        if ex.is_call(join, "concatenate") and moved_from(join.args[0]) is var:
             joins.add(id(join))
     return frozenset(joins)
 
@@ -122,12 +107,12 @@ class _Groups:
             self._root[i], i = root, self._root[i]
         return root
 
-    def group_of(self, expr: Expr) -> int:
+    def group_of(self, expr: ex.Expr) -> int:
         return self.find(self._tree.number[id(expr)])
 
-    def members(self) -> dict[int, list[Expr]]:
+    def members(self) -> dict[int, list[ex.Expr]]:
         """Group -> its calls in post-order; only groups of operator calls that are not views."""
-        table: dict[int, list[Expr]] = {}
+        table: dict[int, list[ex.Expr]] = {}
         for i, expr in enumerate(self._tree.order):
             if is_fusable(expr):
                 table.setdefault(self.find(i), []).append(expr)
@@ -145,8 +130,8 @@ class _Groups:
     def join_windows(self) -> None:
         """A slice of a state that only a window join reads becomes part of the join: the dropped rows are no longer kept."""
         for i, expr in enumerate(self._tree.order):
-            front = operands(expr)[0] if id(expr) in self._joins else None
-            if front is not None and is_call(front, "strided_slice") and self._path(self._tree.number[id(front)]) == [i]:
+            front = ex.operands(expr)[0] if id(expr) in self._joins else None
+            if front is not None and ex.is_call(front, "strided_slice") and self._path(self._tree.number[id(front)]) == [i]:
                 self._merge(self._tree.number[id(front)], [i])
 
     def _followers(self, anchor: int, last: int) -> list[int] | None:
@@ -161,7 +146,7 @@ class _Groups:
     def _follows(self, anchor: int, i: int) -> bool:
         """Whether call i, the only reader of the group so far, has the anchor's shape and reads no forbidden tensor."""
         expr = self._tree.order[i]
-        tensors = {id(o) for o in operands(expr) if not isinstance(o, Constant)}
+        tensors = {id(o) for o in ex.operands(expr) if not isinstance(o, ex.Constant)}
         return _same_shape(expr, self._tree.order[anchor]) and (self._residual or len(tensors) == 1)
 
     def join(self, may_join: Callable[[OpPattern], bool]) -> None:
@@ -178,7 +163,7 @@ class _Groups:
         """Whether a broadcast on the path reads some element of the group several times."""
         inside = {id(self._tree.order[i]) for i in (start, *path)}
         broadcasts = [self._tree.order[i] for i in path if self._kind[i] == OpPattern.BROADCAST]
-        return any(id(o) in inside and not _same_shape(o, b) for b in broadcasts for o in operands(b))
+        return any(id(o) in inside and not _same_shape(o, b) for b in broadcasts for o in ex.operands(b))
 
     def _path(self, i: int) -> list[int] | None:
         """The nodes after i up to its post-dominator; None if that is in i's group or the group would grow too large."""
@@ -200,58 +185,58 @@ class _Groups:
                 self._anchored[b] = self._anchored[b] or self._anchored[a]
 
 
-def is_fusable(expr: Expr) -> bool:
+def is_fusable(expr: ex.Expr) -> bool:
     """Whether a node becomes (part of) a primitive function: an operator's call that is not a view."""
-    return isinstance(expr, Call) and bool(expr.name) and not F_IS_VIEW.find(expr.name)
+    return isinstance(expr, ex.Call) and bool(expr.name) and not F_IS_VIEW.find(expr.name)
 
 
-def _same_shape(a: Expr, b: Expr) -> bool:
+def _same_shape(a: ex.Expr, b: ex.Expr) -> bool:
     return isinstance(a.type, TensorType) and isinstance(b.type, TensorType) and a.type.shape == b.type.shape
 
 
-def _rebuild(func: Function, groups: _Groups) -> Function:
+def _rebuild(func: ex.Function, groups: _Groups) -> ex.Function:
     """The function with a call for each group, placed where the group's last call was."""
     members = groups.members()
-    done: dict[int, Expr] = {}
-    for expr in post_order(func.body):
+    done: dict[int, ex.Expr] = {}
+    for expr in ex.post_order(func.body):
         if not is_fusable(expr):
-            done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
+            done[id(expr)] = ex.with_operands(expr, [done[id(o)] for o in ex.operands(expr)])
         elif members[groups.group_of(expr)][-1] is expr:
             done[id(expr)] = call_group(members[groups.group_of(expr)], done)
     return replace(func, body=done[id(func.body)])
 
 
-def call_group(calls: Sequence[Expr], outside: dict[int, Expr]) -> Call:
+def call_group(calls: Sequence[ex.Expr], outside: dict[int, ex.Expr]) -> ex.Call:
     """A primitive function of these calls, in order, applied to what they read from outside (operand's id -> its replacement).
 
     Kernels of layers keep the data in their own format, so a follower that reads the data too has its own parameter for it.
     """
-    inside: dict[int, Expr] = {}
-    arguments: list[Expr] = []
-    params: list[Var] = []
+    inside: dict[int, ex.Expr] = {}
+    arguments: list[ex.Expr] = []
+    params: list[ex.Var] = []
     for expr in calls:
-        for o in operands(expr):
+        for o in ex.operands(expr):
             if id(o) in inside:
                 continue
-            if isinstance(o, Constant):
+            if isinstance(o, ex.Constant):
                 inside[id(o)] = o
                 continue
             argument = outside[id(o)]
             assert isinstance(argument.type, TensorType), f"{argument.span}: an operator reads a tuple"
-            inside[id(o)] = param = Var(f"p{len(params)}", argument.type, argument.span)
+            inside[id(o)] = param = ex.Var(f"p{len(params)}", argument.type, argument.span)
             params.append(param)
             arguments.append(argument)
-        inside[id(expr)] = with_operands(expr, [inside[id(o)] for o in operands(expr)])
+        inside[id(expr)] = ex.with_operands(expr, [inside[id(o)] for o in ex.operands(expr)])
         if expr is calls[0] and pattern_kind(expr) == OpPattern.OUT_ELEMWISE_FUSABLE:
             inside = {id(expr): inside[id(expr)]}
     last = calls[-1]
     attrs: dict[str, Any] = {"Primitive": 1, "name": group_name(calls)}
-    return Call(Function(tuple(params), inside[id(last)], attrs), tuple(arguments), None, last.type, last.span)
+    return ex.Call(ex.Function(tuple(params), inside[id(last)], attrs), tuple(arguments), None, last.type, last.span)
 
 
-def group_name(calls: Sequence[Expr]) -> str:
+def group_name(calls: Sequence[ex.Expr]) -> str:
     """`conv2d_requantize_add`: the operators' names without their namespaces; bias_add is omitted."""
-    names = [str(c.op).rpartition(".")[2] for c in calls if isinstance(c, Call)]
+    names = [str(c.op).rpartition(".")[2] for c in calls if isinstance(c, ex.Call)]
     spoken = [n for n in names if n != "bias_add"] or names
     if len(spoken) > _LONGEST_NAME:
         return "_".join([*spoken[: _LONGEST_NAME - 1], f"and_{len(spoken) - _LONGEST_NAME + 1}_more"])
@@ -266,7 +251,7 @@ class PostDominatorTree:
     `consumers[i]` are the nodes that read i, once per use.
     """
 
-    order: tuple[Expr, ...]
+    order: tuple[ex.Expr, ...]
     number: dict[int, int]
     consumers: tuple[tuple[int, ...], ...]
     parent: tuple[int, ...]
@@ -290,17 +275,17 @@ class PostDominatorTree:
         return sorted(nodes)
 
 
-def post_dominator_tree(func: Function) -> PostDominatorTree:
+def post_dominator_tree(func: ex.Function) -> PostDominatorTree:
     """Build the tree: the immediate post-dominator is the least common ancestor of all users (one pass, users first).
 
     This is the algorithm of Cooper, Harvey and Kennedy ("A simple, fast dominance algorithm", 2001), which needs a single sweep
     on an acyclic graph; numbers in post-order serve as the comparison key, since a user's number is above its operands'.
     """
-    order = post_order(func.body)
+    order = ex.post_order(func.body)
     number = {id(e): i for i, e in enumerate(order)}
     consumers: list[list[int]] = [[] for _ in order]
     for i, expr in enumerate(order):
-        for o in operands(expr):
+        for o in ex.operands(expr):
             consumers[number[id(o)]].append(i)
     parent = [-1] * len(order)
     for i in range(len(order) - 2, -1, -1):
@@ -330,7 +315,7 @@ def _common_ancestor(nodes: Sequence[int], parent: Sequence[int]) -> int:
 # A pattern table is a list of (name, pattern) or (name, pattern, check); the names begin with the compiler's (`cmsis-nn.conv2d`).
 # `check(call)`, called with the outermost call, may reject a match.
 
-Check = Callable[[Call], bool]
+Check = Callable[[ex.Call], bool]
 Entry = tuple[str, Pattern] | tuple[str, Pattern, Check]
 
 
@@ -404,7 +389,7 @@ def merge_composite(module: IRModule, _context: PassContext, *, table: Sequence[
 @module_pass(required=True)
 def annotate_target(module: IRModule, _context: PassContext, *, compilers: Sequence[str] = ()) -> IRModule:
     """Mark the composite functions of these compilers' patterns."""
-    return _mapped(module, lambda func: rewrite(func, lambda expr: _annotated(expr, compilers)))
+    return _mapped(module, lambda func: ex.rewrite(func, lambda expr: _annotated(expr, compilers)))
 
 
 @module_pass(required=True)
@@ -419,8 +404,8 @@ def partition_graph(module: IRModule, _context: PassContext) -> IRModule:
     return _mapped(module, _partition)
 
 
-def _mapped(module: IRModule, rule: Callable[[Function], Function]) -> IRModule:
-    return replace(module, functions={k: rule(f) if isinstance(f, Function) else f for k, f in module.functions.items()})
+def _mapped(module: IRModule, rule: Callable[[ex.Function], ex.Function]) -> IRModule:
+    return replace(module, functions={k: rule(f) if isinstance(f, ex.Function) else f for k, f in module.functions.items()})
 
 
 def MergeComposite(pattern_table: Sequence[Entry | Composite]) -> Pass:  # noqa: N802 - TVM's name
@@ -466,35 +451,35 @@ def partition_for(compiler: str, *, only: Sequence[str] | None = None) -> Sequen
     return Sequential((MergeComposite(chosen), AnnotateTarget(compiler), PartitionGraph()), f"partition for {compiler}")
 
 
-def _merge_composites(func: Function, table: Sequence[Composite]) -> Function:
-    readers = users(func)
+def _merge_composites(func: ex.Function, table: Sequence[Composite]) -> ex.Function:
+    readers = ex.users(func)
     taken: set[int] = set()
-    found: dict[int, tuple[Composite, list[Expr]]] = {}
-    order = post_order(func.body)
+    found: dict[int, tuple[Composite, list[ex.Expr]]] = {}
+    order = ex.post_order(func.body)
     for expr in reversed(order):
         for composite in table:
-            calls = _composite_calls(composite, expr, taken, readers) if isinstance(expr, Call) else None
+            calls = _composite_calls(composite, expr, taken, readers) if isinstance(expr, ex.Call) else None
             if calls is not None:
                 taken.update(map(id, calls))
                 found[id(expr)] = composite, calls
                 break
     position = {id(e): i for i, e in enumerate(order)}
-    done: dict[int, Expr] = {}
+    done: dict[int, ex.Expr] = {}
     for expr in order:
         if id(expr) in found:
             composite, calls = found[id(expr)]
             group = call_group(sorted(calls, key=lambda e: position[id(e)]), done)
-            assert isinstance(group.op, Function)
+            assert isinstance(group.op, ex.Function)
             attrs = {"Composite": composite.name, "name": composite.name}
-            done[id(expr)] = replace(group, op=Function(group.op.params, group.op.body, attrs))
+            done[id(expr)] = replace(group, op=ex.Function(group.op.params, group.op.body, attrs))
         elif id(expr) not in taken:
-            done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
-    return Function(func.params, done[id(func.body)], func.attrs)
+            done[id(expr)] = ex.with_operands(expr, [done[id(o)] for o in ex.operands(expr)])
+    return ex.Function(func.params, done[id(func.body)], func.attrs)
 
 
 def _composite_calls(
-    composite: Composite, root: Call, taken: set[int], readers: dict[int, list[Expr]]
-) -> list[Expr] | None:  # fmt: skip
+    composite: Composite, root: ex.Call, taken: set[int], readers: dict[int, list[ex.Expr]]
+) -> list[ex.Expr] | None:  # fmt: skip
     """The operator calls of a match at `root`; None if it does not match, or if others read values inside it."""
     match = composite.pattern.find(root)
     if match is None:
@@ -509,7 +494,7 @@ def _composite_calls(
     return calls if composite.check is None or composite.check(root) else None
 
 
-def _described(pattern: Pattern, match: Match) -> Iterator[Expr]:
+def _described(pattern: Pattern, match: Match) -> Iterator[ex.Expr]:
     """The calls that match the operators of a pattern."""
     if isinstance(pattern, CallPattern) and pattern in match:
         yield match[pattern]
@@ -518,75 +503,75 @@ def _described(pattern: Pattern, match: Match) -> Iterator[Expr]:
             yield from _described(part, match)
 
 
-def _composite_of(expr: Expr) -> Function | None:
+def _composite_of(expr: ex.Expr) -> ex.Function | None:
     """The function that a call of a composite runs."""
-    is_composite = isinstance(expr, Call) and isinstance(expr.op, Function) and "Composite" in expr.op.attrs
+    is_composite = isinstance(expr, ex.Call) and isinstance(expr.op, ex.Function) and "Composite" in expr.op.attrs
     return expr.op if is_composite else None  # type: ignore[return-value,union-attr]
 
 
-def _annotated(expr: Expr, compilers: Sequence[str]) -> Expr:
+def _annotated(expr: ex.Expr, compilers: Sequence[str]) -> ex.Expr:
     func = _composite_of(expr)
     compiler = next((c for c in compilers if func is not None and func.attrs["Composite"].startswith(f"{c}.")), None)
     if func is None or compiler is None:
         return expr
-    assert isinstance(expr, Call)
+    assert isinstance(expr, ex.Call)
     return replace(expr, op=replace(func, attrs={**func.attrs, "Compiler": compiler}))
 
 
-def _merge_regions(func: Function) -> Function:
+def _merge_regions(func: ex.Function) -> ex.Function:
     """Merge functions into their reader if nothing else reads them; repeat until nothing changes."""
     while True:
-        readers = users(func)
-        calls = [e for e in post_order(func.body) if isinstance(e, Call)]
+        readers = ex.users(func)
+        calls = [e for e in ex.post_order(func.body) if isinstance(e, ex.Call)]
         pair = next(((c, o) for c in calls for o in c.args if _may_join(c, o, readers)), None)
         if pair is None:
             return func
         func = _with_joined(func, *pair)
 
 
-def _with_joined(func: Function, reader: Call, operand: Expr) -> Function:
-    done: dict[int, Expr] = {}
-    body = rebuild(func.body, lambda old, new: _joined(new, done[id(operand)]) if old is reader else new, done)
+def _with_joined(func: ex.Function, reader: ex.Call, operand: ex.Expr) -> ex.Function:
+    done: dict[int, ex.Expr] = {}
+    body = ex.rebuild(func.body, lambda old, new: _joined(new, done[id(operand)]) if old is reader else new, done)
     return replace(func, body=body)
 
 
-def _may_join(reader: Call, operand: Expr, readers: dict[int, list[Expr]]) -> bool:
-    if not isinstance(reader.op, Function) or not isinstance(operand, Call) or not isinstance(operand.op, Function):
+def _may_join(reader: ex.Call, operand: ex.Expr, readers: dict[int, list[ex.Expr]]) -> bool:
+    if not isinstance(reader.op, ex.Function) or not isinstance(operand, ex.Call) or not isinstance(operand.op, ex.Function):
         return False
     compiler = reader.op.attrs.get("Compiler")
     return compiler is not None and operand.op.attrs.get("Compiler") == compiler and len(readers[id(operand)]) == 1
 
 
-def _joined(reader: Expr, inner: Expr) -> Call:
+def _joined(reader: ex.Expr, inner: ex.Expr) -> ex.Call:
     """Both functions as one."""
-    assert isinstance(reader, Call)
-    assert isinstance(inner, Call)
-    assert isinstance(reader.op, Function)
-    assert isinstance(inner.op, Function)
+    assert isinstance(reader, ex.Call)
+    assert isinstance(inner, ex.Call)
+    assert isinstance(reader.op, ex.Function)
+    assert isinstance(inner.op, ex.Function)
     params = [(p, a) for p, a in zip(reader.op.params, reader.args, strict=True) if a is not inner]
     (joint,) = [p for p, a in zip(reader.op.params, reader.args, strict=True) if a is inner]
-    body = substituted(reader.op.body, {id(joint): inner.op.body})
+    body = ex.substituted(reader.op.body, {id(joint): inner.op.body})
     both = (*zip(inner.op.params, inner.args, strict=True), *params)
     names = f"{inner.op.attrs['Composite']}+{reader.op.attrs['Composite']}"
     attrs = {**reader.op.attrs, "Composite": names, "name": names}
-    return replace(reader, op=Function(tuple(p for p, _ in both), body, attrs), args=tuple(a for _, a in both))
+    return replace(reader, op=ex.Function(tuple(p for p, _ in both), body, attrs), args=tuple(a for _, a in both))
 
 
-def _partition(func: Function) -> Function:
+def _partition(func: ex.Function) -> ex.Function:
     count: dict[str, int] = {}
 
-    def rule(expr: Expr) -> Expr:
+    def rule(expr: ex.Expr) -> ex.Expr:
         composite = _composite_of(expr)
         if composite is None:
             return expr
-        assert isinstance(expr, Call)
+        assert isinstance(expr, ex.Call)
         compiler = composite.attrs.get("Compiler")
         if compiler is None:
-            return inlined(composite, expr.args)
+            return ex.inlined(composite, expr.args)
         number = count[compiler] = count.get(compiler, -1) + 1
         word = re.sub(r"\W", "_", str(composite.attrs["Composite"]).removeprefix(f"{compiler}."))
         symbol = re.sub(r"\W", "_", compiler) + f"_main_{number}"
         attrs = {**composite.attrs, "Primitive": 1, "global_symbol": symbol, "name": word}
         return replace(expr, op=replace(composite, attrs=attrs))
 
-    return rewrite(func, rule)
+    return ex.rewrite(func, rule)

@@ -19,28 +19,15 @@ from aot.ir.op import T_OP_PATTERN, OpPattern
 from aot.ir.span import Span
 from aot.ir.transform import PassContext, function_pass
 from aot.ir.type import TensorType
+from aot.relay import expr as ex
 from aot.relay.analysis import BY_CHANNEL
 from aot.relay.construct import reshaped, transposed
-from aot.relay.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    again,
-    is_call,
-    operands,
-    post_order,
-    rebuild,
-    tensor_type,
-    users,
-    with_operands,
-)
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_int
 
 
 @function_pass(opt_level=2)
-def sink_transpose(func: Function, _context: PassContext) -> Function:
+def sink_transpose(func: ex.Function, _context: PassContext) -> ex.Function:
     """Rebuild what follows transposes in the order of dimensions before them, if that moves fewer elements.
 
     In and out: operator calls.  Law: f(T(x)) = T(f'(x)) for element-wise operators, borders, slices, reductions and
@@ -63,24 +50,24 @@ def sink_transpose(func: Function, _context: PassContext) -> Function:
 class _Sinking:
     """One walk over a function; `barred`: ids of nodes that stay where they are, transposes and their readers."""
 
-    func: Function
+    func: ex.Function
     barred: frozenset[int]
-    plain: dict[int, Expr] = field(default_factory=dict)
+    plain: dict[int, ex.Expr] = field(default_factory=dict)
     moved: dict[int, Moved] = field(default_factory=dict)
     leader: dict[int, int] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
     after: dict[int, int] = field(default_factory=dict)
-    emitted: dict[tuple[int, Rearrangement], Expr] = field(default_factory=dict)
+    emitted: dict[tuple[int, Rearrangement], ex.Expr] = field(default_factory=dict)
     passed: dict[int, Moved] = field(default_factory=dict)
 
-    def run(self) -> Function:
-        for expr in post_order(self.func.body):
+    def run(self) -> ex.Function:
+        for expr in ex.post_order(self.func.body):
             sunk_value = self._sunk(expr)
             if sunk_value is None:
-                self.plain[id(expr)] = with_operands(expr, [self._whole(o) for o in operands(expr)])
+                self.plain[id(expr)] = ex.with_operands(expr, [self._whole(o) for o in ex.operands(expr)])
             else:
                 self.moved[id(expr)] = sunk_value
-        return Function(self.func.params, self._whole(self.func.body), self.func.attrs)
+        return ex.Function(self.func.params, self._whole(self.func.body), self.func.attrs)
 
     def gains(self) -> bool:
         return bool(self.before)
@@ -117,9 +104,9 @@ class _Sinking:
 
     # ---- values
 
-    def _sunk(self, expr: Expr) -> Moved | None:
+    def _sunk(self, expr: ex.Expr) -> Moved | None:
         """The value of a call as a tensor in another order, if possible."""
-        if not isinstance(expr, Call) or not expr.name or id(expr) in self.barred:
+        if not isinstance(expr, ex.Call) or not expr.name or id(expr) in self.barred:
             return None
         if expr.name == "transpose":
             return self._transposed(expr)
@@ -139,9 +126,9 @@ class _Sinking:
             self.passed[id(expr)] = moved[0]
         return replace(new, group=self._join([a.group for a in moved]))
 
-    def _transposed(self, expr: Call) -> Moved | None:
+    def _transposed(self, expr: ex.Call) -> Moved | None:
         data, axes = expr.args[0], tuple(expr.attrs.axes)
-        shape = tensor_type(data).shape
+        shape = ex.tensor_type(data).shape
         own = Rearrangement.of(shape, axes)
         inner = self.moved.get(id(data))
         by = own if inner is None else inner.by.then(shape, axes)
@@ -153,12 +140,12 @@ class _Sinking:
             return Moved(self.plain[id(data)], by, id(expr), expr.span)
         return Moved(inner.base, by, self._join([inner.group, id(expr)]), expr.span)
 
-    def _whole(self, expr: Expr) -> Expr:
+    def _whole(self, expr: ex.Expr) -> ex.Expr:
         """The original expression, in its own shape."""
         value = self.moved.get(id(expr))
         if value is None:
             return self.plain[id(expr)]
-        shape, by = tensor_type(expr).shape, value.by
+        shape, by = ex.tensor_type(expr).shape, value.by
         if by.is_identity:
             return reshaped(value.base, shape, value.span)
         key = (id(value.base), by)
@@ -187,7 +174,7 @@ _REDUCTIONS = "all any average mean reduce_max reduce_min sum"
 class Moved:
     """`base` rearranged by `by`, in any shape; `group`: one of the transposes that it represents."""
 
-    base: Expr
+    base: ex.Expr
     by: Rearrangement
     group: int
     span: Span
@@ -221,12 +208,12 @@ class _Aligned:
 def _alignments(value: Moved, shape: Sequence[int]) -> list[_Aligned]:
     """All alignments of a value with this shape: by the shape of its source, and by single atoms."""
     alignments = []
-    own = tensor_type(value.base).shape
+    own = ex.tensor_type(value.base).shape
     by_source = value.by.split_source(own)
     if by_source is not None and (both := by_source[0].split_result(shape)) is not None:
-        again = both[0].split_source(own)
-        assert again is not None
-        alignments.append(_Aligned(again[0], own, again[1], both[1]))
+        restored = both[0].split_source(own)
+        assert restored is not None
+        alignments.append(_Aligned(restored[0], own, restored[1], both[1]))
     single = value.by.split_result(shape)
     if single is not None:
         by, result = single
@@ -237,30 +224,30 @@ def _alignments(value: Moved, shape: Sequence[int]) -> list[_Aligned]:
 # ---- element-wise operators
 
 
-def _elementwise(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+def _elementwise(expr: ex.Call, args: Sequence[Moved | ex.Expr]) -> Moved | None:
     """All rearranged operands must be alike and have the result's shape; others are constants, or vectors along one dimension."""
-    shape = tensor_type(expr).shape
+    shape = ex.tensor_type(expr).shape
     moved = [a for a in args if isinstance(a, Moved)]
     first = moved[0]
-    whole = [tensor_type(e).shape == shape for e, a in zip(expr.args, args, strict=True) if isinstance(a, Moved)]
+    whole = [ex.tensor_type(e).shape == shape for e, a in zip(expr.args, args, strict=True) if isinstance(a, Moved)]
     if not all(whole) or any(a.by != first.by for a in moved):
         return None
     if len(moved) == len(args):
-        own = tensor_type(first.base).shape
-        return replace(first, base=again(expr, [reshaped(a.base, own, expr.span) for a in moved]))
+        own = ex.tensor_type(first.base).shape
+        return replace(first, base=ex.again(expr, [reshaped(a.base, own, expr.span) for a in moved]))
     for aligned in _alignments(first, shape):
-        operands = [
+        factors = [
             reshaped(a.base, aligned.shape, expr.span) if isinstance(a, Moved) else _before(a, aligned, shape, expr) for a in args
         ]
-        new = [f for f in operands if f is not None]
-        if len(new) == len(operands):
-            return replace(first, base=reshaped(again(expr, new), tensor_type(first.base).shape, expr.span))
+        new = [f for f in factors if f is not None]
+        if len(new) == len(factors):
+            return replace(first, base=reshaped(ex.again(expr, new), ex.tensor_type(first.base).shape, expr.span))
     return None
 
 
-def _before(other: Expr, aligned: _Aligned, shape: Sequence[int], expr: Call) -> Expr | None:
+def _before(other: ex.Expr, aligned: _Aligned, shape: Sequence[int], expr: ex.Call) -> ex.Expr | None:
     """An operand broadcast to `shape` as one broadcast to the source's; None if that would move its elements at run time."""
-    type_ = tensor_type(other)
+    type_ = ex.tensor_type(other)
     if type_.size == 1:
         return reshaped(other, (), expr.span) if len(type_.shape) > len(aligned.shape) else other
     own = (1,) * (len(shape) - len(type_.shape)) + type_.shape
@@ -274,48 +261,48 @@ def _before(other: Expr, aligned: _Aligned, shape: Sequence[int], expr: Call) ->
         target.append(n if inside == {True} else 1)
     if atoms == sorted(atoms):
         return reshaped(other, target, expr.span)
-    if not isinstance(other, Constant) or (type_.quant is not None and len(type_.quant.scale) > 1):
+    if not isinstance(other, ex.Constant) or (type_.quant is not None and len(type_.quant.scale) > 1):
         return None
     box = np.asarray(other.data).reshape([aligned.by.sizes[a] for a in atoms])
     data = np.ascontiguousarray(box.transpose(np.argsort(atoms)).reshape(target))
-    return Constant(data, TensorType(tuple(target), type_.dtype, type_.quant), other.span)
+    return ex.Constant(data, TensorType(tuple(target), type_.dtype, type_.quant), other.span)
 
 
 # ---- borders, slices, reductions, concatenations
 
 
-def _along(expr: Call, args: Sequence[Moved | Expr], dimensions: Sequence[int]) -> tuple[Moved, _Aligned, list[int]] | None:
+def _along(expr: ex.Call, args: Sequence[Moved | ex.Expr], dimensions: Sequence[int]) -> tuple[Moved, _Aligned, list[int]] | None:
     """The operand, and the dimensions of its source that correspond to these dimensions of its own."""
     (value,) = args
     assert isinstance(value, Moved)
-    for aligned in _alignments(value, tensor_type(expr.args[0]).shape):
+    for aligned in _alignments(value, ex.tensor_type(expr.args[0]).shape):
         sources = [aligned.source_of(d) for d in dimensions]
         if None not in sources:
             return value, aligned, [f for f in sources if f is not None]
     return None
 
 
-AttrsOf = Callable[[Call, tuple[int, ...], dict[int, int]], Any]
+AttrsOf = Callable[[ex.Call, tuple[int, ...], dict[int, int]], Any]
 """(call, shape of its new operand, new dimension -> old dimension where that matters) -> the new attributes."""
 
 
-def _pad(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+def _pad(expr: ex.Call, args: Sequence[Moved | ex.Expr]) -> Moved | None:
     widths = expr.attrs.pad_width
     return _sized(expr, args, [d for d, w in enumerate(widths) if any(w)], _padded)
 
 
-def _padded(expr: Call, shape: tuple[int, ...], places: dict[int, int]) -> Any:
+def _padded(expr: ex.Call, shape: tuple[int, ...], places: dict[int, int]) -> Any:
     width = tuple(expr.attrs.pad_width[places[e]] if e in places else (0, 0) for e in range(len(shape)))
     return replace(expr.attrs, pad_width=width)
 
 
-def _slice(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
-    shape, attrs = tensor_type(expr.args[0]).shape, expr.attrs
+def _slice(expr: ex.Call, args: Sequence[Moved | ex.Expr]) -> Moved | None:
+    shape, attrs = ex.tensor_type(expr.args[0]).shape, expr.attrs
     cut = [d for d, n in enumerate(shape) if list(attrs.ranges[d]) != list(range(n))]
     return _sized(expr, args, cut, _cut)
 
 
-def _cut(expr: Call, shape: tuple[int, ...], places: dict[int, int]) -> Any:
+def _cut(expr: ex.Call, shape: tuple[int, ...], places: dict[int, int]) -> Any:
     attrs = expr.attrs
     begin = tuple(attrs.begin[places[e]] if e in places else 0 for e in range(len(shape)))
     strides = tuple(attrs.strides[places[e]] if e in places else 1 for e in range(len(shape)))
@@ -323,42 +310,42 @@ def _cut(expr: Call, shape: tuple[int, ...], places: dict[int, int]) -> Any:
     return replace(attrs, begin=begin, strides=strides, extents=extents)
 
 
-def _sized(expr: Call, args: Sequence[Moved | Expr], dimensions: list[int], attrs_of: AttrsOf) -> Moved | None:
+def _sized(expr: ex.Call, args: Sequence[Moved | ex.Expr], dimensions: list[int], attrs_of: AttrsOf) -> Moved | None:
     """An operator that changes the extent of one dimension, or of several in turn."""
     aligned_dimensions = _along(expr, args, dimensions)
     if aligned_dimensions is None or not dimensions:
         return None
     value, aligned, sources = aligned_dimensions
     places = dict(zip(sources, dimensions, strict=True))
-    base = again(expr, [reshaped(value.base, aligned.shape, expr.span)], attrs_of(expr, aligned.shape, places))
+    base = ex.again(expr, [reshaped(value.base, aligned.shape, expr.span)], attrs_of(expr, aligned.shape, places))
     sizes = list(aligned.by.sizes)
     gone: set[int] = set()
     for e in sources:
         first, *others = aligned.groups[e]
-        sizes[first] = tensor_type(base).shape[e]
+        sizes[first] = ex.tensor_type(base).shape[e]
         gone |= {*others, *([first] if sizes[first] == 1 else [])}
     by = Rearrangement(tuple(sizes), aligned.by.order).without(frozenset(gone)).simplified()
     return replace(value, base=base, by=by)
 
 
-def _reduce(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+def _reduce(expr: ex.Call, args: Sequence[Moved | ex.Expr]) -> Moved | None:
     """Over dimensions that keep their order, since floats are added in memory order."""
-    shape = tensor_type(expr.args[0]).shape
+    shape = ex.tensor_type(expr.args[0]).shape
     aligned_dimensions = _along(expr, args, [a for a in expr.attrs.axes if shape[a] != 1])
     if aligned_dimensions is None or not aligned_dimensions[2] or aligned_dimensions[2] != sorted(aligned_dimensions[2]):
         return None
     value, aligned, sources = aligned_dimensions
-    base = again(expr, [reshaped(value.base, aligned.shape, expr.span)], replace(expr.attrs, axes=tuple(sources)))
+    base = ex.again(expr, [reshaped(value.base, aligned.shape, expr.span)], replace(expr.attrs, axes=tuple(sources)))
     gone = frozenset(a for e in sources for a in aligned.groups[e])
     return replace(value, base=base, by=aligned.by.without(gone).simplified())
 
 
-def _concatenate(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+def _concatenate(expr: ex.Call, args: Sequence[Moved | ex.Expr]) -> Moved | None:
     """Only if all operands are rearranged alike."""
     axis, moved = expr.attrs.axis, [a for a in args if isinstance(a, Moved)]
     if len(moved) < len(args):
         return None
-    all_ways = [_alignments(a, tensor_type(e).shape) for a, e in zip(moved, expr.args, strict=True)]
+    all_ways = [_alignments(a, ex.tensor_type(e).shape) for a, e in zip(moved, expr.args, strict=True)]
     for ways in zip(*all_ways, strict=False):
         sources = {way.source_of(axis) for way in ways}
         source = next(iter(sources))
@@ -369,19 +356,19 @@ def _concatenate(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
         if len(beside) > 1:
             continue
         bases = [reshaped(a.base, way.shape, expr.span) for a, way in zip(moved, ways, strict=True)]
-        base = again(expr, bases, replace(expr.attrs, axis=source))
-        return replace(moved[0], base=base, by=ways[0].resized(source, tensor_type(base).shape[source]))
+        base = ex.again(expr, bases, replace(expr.attrs, axis=source))
+        return replace(moved[0], base=base, by=ways[0].resized(source, ex.tensor_type(base).shape[source]))
     return None
 
 
 # ---- fully connected layers
 
 
-def _dense(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+def _dense(expr: ex.Call, args: Sequence[Moved | ex.Expr]) -> Moved | None:
     """Integers only, whose products may be added in any order: the columns of the weights move instead."""
     data, weight = args[0], expr.args[1]
-    rows, depth = tensor_type(expr.args[0]).shape
-    if not isinstance(data, Moved) or not isinstance(weight, Constant) or not is_int(tensor_type(expr.args[0]).dtype):
+    rows, depth = ex.tensor_type(expr.args[0]).shape
+    if not isinstance(data, Moved) or not isinstance(weight, ex.Constant) or not is_int(ex.tensor_type(expr.args[0]).dtype):
         return None
     split = data.by.split_result((rows, depth))
     if split is None:
@@ -393,12 +380,12 @@ def _dense(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
     columns = np.arange(depth).reshape(by.sizes[start:]).transpose([by.order[i] - start for i in inner]).reshape(-1)
     moved = np.empty_like(np.asarray(weight.data))
     moved[:, columns] = weight.data
-    layer = again(expr, [reshaped(data.base, (rows, depth), expr.span), replace(weight, data=moved)])
-    whole = Rearrangement((prod(tensor_type(layer).shape),), (0,))
+    layer = ex.again(expr, [reshaped(data.base, (rows, depth), expr.span), replace(weight, data=moved)])
+    whole = Rearrangement((prod(ex.tensor_type(layer).shape),), (0,))
     return replace(data, base=layer, by=whole)
 
 
-Rule = Callable[[Call, Sequence[Moved | Expr]], Moved | None]
+Rule = Callable[[ex.Call, Sequence[Moved | ex.Expr]], Moved | None]
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(f"{_UNARY} {_BROADCAST}".split(), _elementwise),
@@ -528,7 +515,7 @@ def _places(parts: Sequence[Sequence[int]]) -> Groups:
 
 
 @function_pass(opt_level=2)
-def interleave_concat(func: Function, _context: PassContext) -> Function:
+def interleave_concat(func: ex.Function, _context: PassContext) -> ex.Function:
     """Replace channel shuffles of concatenations by concatenations that interleave.
 
     In and out: operator calls.  Law: with n operands of the same last axis, [..., n, c] transposed to [..., c, n] equals their
@@ -536,7 +523,7 @@ def interleave_concat(func: Function, _context: PassContext) -> Function:
     between; nothing else may read anything in between, so that nothing is computed twice.
     """
     work = _Shuffles(func)
-    for expr in post_order(func.body):
+    for expr in ex.post_order(func.body):
         work.visit(expr)
     roots = work.roots()
     return work.rebuilt(roots) if roots else func
@@ -546,38 +533,38 @@ def interleave_concat(func: Function, _context: PassContext) -> Function:
 class _Shuffle:
     """A transpose, and the tensor whose last axis it splits in two parts that it exchanges."""
 
-    of: Expr
-    root: Call
+    of: ex.Expr
+    root: ex.Call
 
 
 @dataclass(slots=True)
 class _Shuffles:
-    func: Function
-    readers: dict[int, list[Expr]] = field(init=False)
+    func: ex.Function
+    readers: dict[int, list[ex.Expr]] = field(init=False)
     shuffles: dict[int, _Shuffle] = field(default_factory=dict)
     """Shuffles by the id of their transpose."""
     views: set[int] = field(default_factory=set)
     """Reshapes between a tensor and the transpose."""
-    done: dict[int, Expr] = field(default_factory=dict)
-    shuffled: dict[int, Expr] = field(default_factory=dict)
+    done: dict[int, ex.Expr] = field(default_factory=dict)
+    shuffled: dict[int, ex.Expr] = field(default_factory=dict)
     """By node on the path from a concatenation: the same value with its last axis shuffled."""
 
     def __post_init__(self) -> None:
-        self.readers = users(self.func)
+        self.readers = ex.users(self.func)
 
-    def visit(self, expr: Expr) -> None:
-        if not is_call(expr, "transpose"):
+    def visit(self, expr: ex.Expr) -> None:
+        if not ex.is_call(expr, "transpose"):
             return
-        (view,) = operands(expr)
-        axes, shape = expr.attrs.axes, tensor_type(view).shape
+        (view,) = ex.operands(expr)
+        axes, shape = expr.attrs.axes, ex.tensor_type(view).shape
         last = len(shape) - 1
-        if last < 1 or tuple(axes) != (*range(last - 1), last, last - 1) or not is_call(view, "reshape"):
+        if last < 1 or tuple(axes) != (*range(last - 1), last, last - 1) or not ex.is_call(view, "reshape"):
             return
-        of = operands(view)[0]
+        of = ex.operands(view)[0]
         root = _way(of)[-1] if _way(of) else None
-        if not isinstance(root, Call) or tensor_type(of).shape[-1] != shape[-2] * shape[-1] or len(root.args) != shape[-2]:
+        if not isinstance(root, ex.Call) or ex.tensor_type(of).shape[-1] != shape[-2] * shape[-1] or len(root.args) != shape[-2]:
             return
-        if all(tensor_type(a).shape[-1] == shape[-1] for a in root.args):
+        if all(ex.tensor_type(a).shape[-1] == shape[-1] for a in root.args):
             self.shuffles[id(expr)] = _Shuffle(of, root)
             self.views.add(id(view))
 
@@ -592,55 +579,55 @@ class _Shuffles:
                 return removable
             removable -= bad
 
-    def _only(self, expr: Expr, inside: set[int]) -> bool:
+    def _only(self, expr: ex.Expr, inside: set[int]) -> bool:
         """Whether all readers are in between, or are the view of a shuffle that is removed."""
         return expr is not self.func.body and all(id(r) in inside for r in self.readers[id(expr)])
 
-    def rebuilt(self, roots: set[int]) -> Function:
-        def interleaved(expr: Expr, new: Expr) -> Expr:
+    def rebuilt(self, roots: set[int]) -> ex.Function:
+        def interleaved(expr: ex.Expr, new: ex.Expr) -> ex.Expr:
             shuffle = self.shuffles.get(id(expr))
             if shuffle is None or id(shuffle.root) not in roots:
                 return new
-            return reshaped(self._shuffled(shuffle.of), tensor_type(expr).shape, shuffle.root.span)
+            return reshaped(self._shuffled(shuffle.of), ex.tensor_type(expr).shape, shuffle.root.span)
 
-        return replace(self.func, body=rebuild(self.func.body, interleaved, self.done))
+        return replace(self.func, body=ex.rebuild(self.func.body, interleaved, self.done))
 
-    def _shuffled(self, expr: Expr) -> Expr:
+    def _shuffled(self, expr: ex.Expr) -> ex.Expr:
         if id(expr) not in self.shuffled:
-            if is_call(expr, "concatenate"):
+            if ex.is_call(expr, "concatenate"):
                 self.shuffled[id(expr)] = self._interleaved(expr)
             else:
-                data, *others = operands(expr)
-                self.shuffled[id(expr)] = with_operands(expr, [self._shuffled(data), *others])
+                data, *others = ex.operands(expr)
+                self.shuffled[id(expr)] = ex.with_operands(expr, [self._shuffled(data), *others])
         return self.shuffled[id(expr)]
 
-    def _interleaved(self, root: Call) -> Expr:
+    def _interleaved(self, root: ex.Call) -> ex.Expr:
         """The concatenation of the operands, interleaved element by element, in its original shape."""
-        *outer, channels = tensor_type(root.args[0]).shape
+        *outer, channels = ex.tensor_type(root.args[0]).shape
         parts = [reshaped(self.done[id(a)], (*outer, channels, 1), root.span) for a in root.args]
-        joined = again(root, parts, replace(root.attrs, axis=len(outer) + 1))
-        return reshaped(joined, tensor_type(root).shape, root.span)
+        joined = ex.again(root, parts, replace(root.attrs, axis=len(outer) + 1))
+        return reshaped(joined, ex.tensor_type(root).shape, root.span)
 
 
-def _way(expr: Expr) -> list[Expr]:
+def _way(expr: ex.Expr) -> list[ex.Expr]:
     """The path back to a concatenation along the last axis, over nodes that work in any order of it; empty if there is none."""
-    way: list[Expr] = [expr]
-    while not is_call(root := way[-1], "concatenate"):
+    way: list[ex.Expr] = [expr]
+    while not ex.is_call(root := way[-1], "concatenate"):
         data = _data_of(root)
         if data is None:
             return []
         way.append(data)
-    return way if root.attrs.axis == len(tensor_type(root).shape) - 1 else []
+    return way if root.attrs.axis == len(ex.tensor_type(root).shape) - 1 else []
 
 
-def _data_of(expr: Expr) -> Expr | None:
+def _data_of(expr: ex.Expr) -> ex.Expr | None:
     """The operand of a border of other axes, or of an element-wise operator of one tensor."""
-    if not isinstance(expr, Call) or not expr.name or not isinstance(expr.type, TensorType) or not expr.args:
+    if not isinstance(expr, ex.Call) or not expr.name or not isinstance(expr.type, TensorType) or not expr.args:
         return None
     data, *others = expr.args
-    if isinstance(data, Constant) or not all(isinstance(o, Constant) and o.data.size == 1 for o in others):
+    if isinstance(data, ex.Constant) or not all(isinstance(o, ex.Constant) and o.data.size == 1 for o in others):
         return None
     if expr.name == "nn.pad":
         return data if not any(expr.attrs.pad_width[-1]) else None
     simple = expr.name not in BY_CHANNEL and T_OP_PATTERN.get(expr.name) <= OpPattern.BROADCAST
-    return data if simple and tensor_type(data).shape == expr.type.shape else None
+    return data if simple and ex.tensor_type(data).shape == expr.type.shape else None
