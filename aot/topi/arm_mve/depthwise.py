@@ -29,7 +29,7 @@ from aot.tir.expr import Expr, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_mve.elementwise import Results
-from aot.topi.arm_mve.vectors import VECTOR, RequantForm, VectorRequant, fill, fill_instructions, plan_vectors, splat
+from aot.topi.arm_mve.vectors import NEAR, VECTOR, RequantForm, VectorRequant, fill, fill_instructions, plan_vectors, splat
 from aot.topi.intrin.asm_text import Operands, Repeat, add_immediate, asm, block_of, count_instructions, executed
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, supports_epilogue
 from aot.topi.layer.im2col import Axis, axes
@@ -110,7 +110,6 @@ class Lines:
         return LANES * self.along.out_step < MOST_OFFSET and (LANES - 1) * self.pitch + self.line < MOST_OFFSET
 
 
-_NEAR = 127
 _TOGETHER = 3
 """Taps across whose data are split in one loop."""
 
@@ -164,7 +163,7 @@ def _taps(part: Part, taps: int, *, last: bool) -> list[str | Repeat]:
     lines: list[str | Repeat] = ["vmov q1, q2"]
     for r in range(1, taps):
         lines += [*far("r0", f"r{1 + r}", f"r{r}", part.tap_step), f"add r{4 + r}, r{3 + r}, #1"]
-    near = part.step <= _NEAR
+    near = part.step <= NEAR
     masked = part.lanes < LANES
     step: list[str | Repeat] = []
     for r in range(taps):

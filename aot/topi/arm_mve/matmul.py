@@ -31,7 +31,7 @@ from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_mve import vectors
 from aot.topi.arm_mve.elementwise import Results
-from aot.topi.arm_mve.vectors import VECTOR, RequantForm, VectorRequant, plan_vectors
+from aot.topi.arm_mve.vectors import NEAR, VECTOR, RequantForm, VectorRequant, plan_vectors
 from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, block_of, count_instructions, executed
 from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, open_io
 from aot.topi.layer.im2col import Origin, WindowRuns, axes, first_pixel, is_rows, match_rows, window_at
@@ -109,8 +109,6 @@ UNROLL = 8
 """Vectors per iteration of the loop over them."""
 MOST_ROWS = 40
 """Most vectors of a window with several rows, which has no loops."""
-_NEAR = 127
-"""Largest offset of a byte vector load or store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,7 @@ class Tile:
     @property
     def fixed(self) -> bool:
         """Whether the pointers to the windows do not advance, because offsets reach all vectors."""
-        return self.window.rows == 1 and VECTOR * (self.vectors - 1) <= _NEAR
+        return self.window.rows == 1 and VECTOR * (self.vectors - 1) <= NEAR
 
     @property
     def looped(self) -> bool:
@@ -254,7 +252,7 @@ class Tile:
             a, b, c, d = _ACCUMULATORS[CHANNELS * p : CHANNELS * (p + 1)]
             lines += [f"vmov q{p}[2], q{p}[0], {a}, {c}", f"vmov q{p}[3], q{p}[1], {b}, {d}"]
         lines += [*self.form.requantise("r1", "q0", "q1"), *self.form.narrow, "vshr.u32 q1, q0, #16"]
-        near = self.channels <= _NEAR
+        near = self.channels <= NEAR
         second = f"[r7, #{self.channels}]" if near else "[r2]"
         lines += [] if near else add_to("r2", "r7", self.channels)
         if not self.odd:

@@ -25,12 +25,11 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, clamp, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import TensorIntrin
-from aot.topi.arm_mve.vectors import RequantForm, plan_vectors, splat
+from aot.topi.arm_mve.vectors import NEAR, RequantForm, plan_vectors, splat
 from aot.topi.generic.pool import MAX_LANE_TAPS, PoolLayer, exact_mean, match_pool
 from aot.topi.intrin.asm_text import Repeat, asm, block_of, count_instructions, executed
 from aot.topi.strategy import Group, Lowered, register_planned
 
-_NEAR = 127
 Text = list[str | Repeat]
 
 
@@ -119,7 +118,7 @@ def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot
 
     `tap` reads at r4.  Every vector is predicated, so nothing after the last channel is read or written.
     """
-    near = pixel.channels <= _NEAR
+    near = pixel.channels <= NEAR
     taps = [Repeat(pixel.unroll, [*tap, *([] if near else ["add r4, r4, r0"])])]
     text: Text = [f"movw r5, #{pixel.channels}", "1:", f"vctp.{128 // lanes} r5", *head, "mov r3, r1"]
     text += ["mov r6, %[rows]", "2:", "mov r4, r3"]
@@ -136,7 +135,7 @@ def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot
 
 def _load(pixel: Pixel, kind: str, *, lanes: int) -> list[str]:
     """Load a pixel's channels into q1, with zeros after the last one."""
-    place = f"[r4], #{pixel.channels}" if pixel.channels <= _NEAR else "[r4]"
+    place = f"[r4], #{pixel.channels}" if pixel.channels <= NEAR else "[r4]"
     return [f"vldrb.{kind} q1, {place}"] if pixel.channels % lanes == 0 else ["vpst", f"vldrbt.{kind} q1, {place}"]
 
 

@@ -27,6 +27,8 @@ from aot.topi.intrin.scalar import REQUANTIZE_DOUBLE, REQUANTIZE_SINGLE
 
 VECTOR = 16
 """Bytes of a vector."""
+NEAR = 127
+"""Largest offset of a byte vector load or store."""
 MAX_SHIFT = 31
 
 

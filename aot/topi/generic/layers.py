@@ -293,8 +293,15 @@ class Tiles:
     def block_sizes(self) -> list[int]:
         return block_sizes(self.stream.channels, self.stream.block)
 
-    def finish(self, kernel: str, cost: Cost, code: int, **schedule: int) -> Lowered:
-        return lowered(self._io, self.layer, kernel, cost.on(self._target, self.layer), code, **schedule)
+    def finish(self, kernel: str, instructions: float, code: int, *, v6m: float, **schedule: int) -> Lowered:
+        """End the function. `instructions`: total without the epilogue; on Armv6-M it is `v6m` per multiply-accumulate."""
+        layer = self.layer
+        more = NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
+        if self._target.has("v6m"):
+            price = int((v6m + more) * layer.macs + REQUANTISE_V6M * layer.out_type.size)
+        else:
+            price = int(instructions + more * layer.macs)
+        return lowered(self._io, layer, kernel, price + epilogue_instructions(layer), code, **schedule)
 
 
 def make_stream(layer: FusedLayer, target: Target, *, block: int) -> ChannelStream:
@@ -317,21 +324,6 @@ NOT_INT8 = 0.75
 
 REQUANTISE_V6M = 55
 """Instructions per result on Armv6-M, including its store, with 64-bit products in software."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Instructions without the epilogue: total on larger cores; per multiply-accumulate on Armv6-M."""
-
-    thumb2: float
-    v6m: float
-
-    def on(self, target: Target, layer: FusedLayer) -> int:
-        """Instructions of the layer on a target."""
-        more = NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
-        if target.has("v6m"):
-            return int((self.v6m + more) * layer.macs + REQUANTISE_V6M * layer.out_type.size) + epilogue_instructions(layer)
-        return int(self.thumb2 + more * layer.macs) + epilogue_instructions(layer)
 
 
 def unroll_factor(depth: int) -> int:
@@ -368,8 +360,8 @@ def lower_conv2d(group: Group, target: Target, name: str) -> Lowered:
                 with tiles.sums(block, *((i, y, x + p) for p in range(pixels))) as acc:
                     _accumulate(tiles, acc, block, rows, columns, image=i, offset=offset)
     code = 620 + 240 * bool(tiles.stream.remainder)
-    cost = Cost(total(_loops(layer, pixels), tiles.block_sizes), v6m=5.4)
-    return tiles.finish("generic.conv2d", cost, code, pixels=pixels, channels=tiles.stream.block)
+    instructions = total(_loops(layer, pixels), tiles.block_sizes)
+    return tiles.finish("generic.conv2d", instructions, code, v6m=5.4, pixels=pixels, channels=tiles.stream.block)
 
 
 def _accumulate(
@@ -449,9 +441,9 @@ def lower_depthwise(group: Group, target: Target, name: str) -> Lowered:
                             w = tiles.weight(block, ky * along.taps + kx, j)
                             b.store(acc, j, acc[j] + product(acc, value, w))
     taps, pixels = batch * down.taps_inside * along.taps_inside, batch * out_height * out_width
-    cost = Cost(channel_instructions(taps, pixels, tiles.block_sizes, offset=bool(offset)), v6m=15.0)
+    instructions = channel_instructions(taps, pixels, tiles.block_sizes, offset=bool(offset))
     code = 560 + 200 * bool(tiles.stream.remainder)
-    return tiles.finish("generic.depthwise_conv2d", cost, code, channels=tiles.stream.block)
+    return tiles.finish("generic.depthwise_conv2d", instructions, code, v6m=15.0, channels=tiles.stream.block)
 
 
 register_impl(OpImplementation("generic.depthwise_conv2d", "nn.depthwise_conv2d", accepts_layer, lower_depthwise, plevel=0))
@@ -487,8 +479,9 @@ def lower_dense(group: Group, target: Target, name: str) -> Lowered:
     code = (520 if alone else 640) + 220 * bool(tiles.stream.remainder) + EPILOGUE_CODE * len(layer.epilogue)
     straight = depth == step
     loops = TapLoops(count, pixels, count if straight else 0, count * depth, step, straight=straight, near=True)
-    cost = Cost(total(loops, tiles.block_sizes), v6m=8.2 if pixels == 2 else 5.6)
-    return tiles.finish("generic.dense" if alone else "generic.pointwise", cost, code, rows=pixels, channels=tiles.stream.block)
+    kernel, v6m = "generic.dense" if alone else "generic.pointwise", 8.2 if pixels == 2 else 5.6
+    instructions = total(loops, tiles.block_sizes)
+    return tiles.finish(kernel, instructions, code, v6m=v6m, rows=pixels, channels=tiles.stream.block)
 
 
 register_impl(OpImplementation("generic.dense", "nn.dense", accepts_layer, lower_dense, plevel=0))

@@ -160,7 +160,7 @@ def lower_finite(group: Group, _target: Target, name: str, plan: Plan) -> Lowere
     for expr in post_order(plan.whole):
         if isinstance(expr, Constant):
             tensors[id(expr)] = ctx.value("table", expr)
-    _Rows(b, plan, out, (compose(ctx, plan.quick, tensors), compose(ctx, plan.whole, tensors))).emit(ctx)
+    _emit_rows(ctx, plan, out, (compose(ctx, plan.quick, tensors), compose(ctx, plan.whole, tensors)))
     names = [str(e.op).rpartition(".")[2] for e in post_order(group.result) if isinstance(e, Call)]
     kernel = f"generic.{'_'.join(names)}(unroll={plan.unroll})"
     func = b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span))
@@ -169,58 +169,47 @@ def lower_finite(group: Group, _target: Target, name: str, plan: Plan) -> Lowere
     return Lowered(func, dict(ctx.constants), instructions, plan.unroll * (4 * each + 40) + 80)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Emits the loops; `forms`: the quick form and the whole one."""
+def _emit_rows(ctx: TeContext, plan: Plan, out: Buffer, forms: tuple[TensorFn, TensorFn]) -> None:
+    """Emit the loops; `forms`: the quick form and the whole one."""
+    b, unroll, shape = ctx.builder, plan.unroll, tensor_type(plan.whole).shape
+    current: list[Scalar] = [imm(0)]
+    final = None
+    if plan.last is not None:
+        final = te_of(ctx, plan.last, [tensor_fn(shape, "float32", lambda _b, *_i: current[0])])
 
-    b: IRBuilder
-    plan: Plan
-    out: Buffer
-    forms: tuple[TensorFn, TensorFn]
+    def nest(indices: tuple[Scalar, ...]) -> None:
+        axis = len(indices)
+        if axis < len(shape) - 1:
+            with b.for_("i", shape[axis]) as i:
+                nest((*indices, i))
+            return
+        with b.for_("c", shape[axis], step=unroll) as c:
+            kept = _values(b, forms, indices, c, count=unroll)
+            results = []
+            for k in range(unroll):
+                current[0] = kept[k]
+                results.append(b.let("result", current[0] if final is None else final.at(b, (*indices, c + k))))
+            for k, value in enumerate(results):
+                b.store(out, (*indices, c + k), value)
 
-    def emit(self, ctx: TeContext) -> None:
-        b, unroll = self.b, self.plan.unroll
-        shape = tensor_type(self.plan.whole).shape
-        kept: list[Buffer] = []
-        last = self.plan.last
-        final = None
-        current: list[Scalar] = [imm(0)]
-        if last is not None:
-            now = tensor_fn(shape, "float32", lambda _b, *_i: current[0])
-            final = te_of(ctx, last, [now])
+    nest(())
 
-        def nest(indices: tuple[Scalar, ...]) -> None:
-            axis = len(indices)
-            if axis < len(shape) - 1:
-                with b.for_("i", shape[axis]) as i:
-                    nest((*indices, i))
-                return
-            with b.for_("c", shape[axis], step=unroll) as c:
-                kept[:] = [self._values(indices, c)]
-                results = []
-                for k in range(unroll):
-                    current[0] = kept[0][k]
-                    results.append(b.let("result", current[0] if final is None else final.at(b, (*indices, c + k))))
-                for k, value in enumerate(results):
-                    b.store(self.out, (*indices, c + k), value)
 
-        nest(())
-
-    def _values(self, outer: tuple[Scalar, ...], first: Scalar) -> Buffer:
-        """The values of some neighbouring elements."""
-        b, (quick, whole) = self.b, self.forms
-        values = [b.let("value", quick.at(b, (*outer, first + k))) for k in range(self.plan.unroll)]
-        kept = b.local("kept", (len(values),), "float32")
-        for k, value in enumerate(values):
-            b.store(kept, k, value)
-        product: Scalar = values[0]
-        for value in values[1:]:
-            product = product * value
-        product = b.let("product", product)
-        with b.if_(binop("!=", product - product, imm(0.0, "float32"))):
-            for k in range(len(values)):
-                b.store(kept, k, whole.at(b, (*outer, first + k)))
-        return kept
+def _values(b: IRBuilder, forms: tuple[TensorFn, TensorFn], outer: tuple[Scalar, ...], first: Scalar, *, count: int) -> Buffer:
+    """The values of `count` neighbouring elements: in the quick form and, unless all are finite, in the whole one."""
+    quick, whole = forms
+    values = [b.let("value", quick.at(b, (*outer, first + k))) for k in range(count)]
+    kept = b.local("kept", (count,), "float32")
+    for k, value in enumerate(values):
+        b.store(kept, k, value)
+    product: Scalar = values[0]
+    for value in values[1:]:
+        product = product * value
+    product = b.let("product", product)
+    with b.if_(binop("!=", product - product, imm(0.0, "float32"))):
+        for k in range(count):
+            b.store(kept, k, whole.at(b, (*outer, first + k)))
+    return kept
 
 
 register_planned("generic.finite", "*", plan_finite, lower_finite, plevel=1, larger=True)
