@@ -19,7 +19,7 @@ import pytest
 from aot.micro.board import Board, data_folder, load_board
 from aot.micro.build.project import Places, linker_script
 from aot.micro.new.bare import SERIAL, qemu_arguments
-from aot.micro.new.rust import rust_target
+from aot.micro.new.library import rust_target
 from tests.micro.projects import need, sh
 
 _BUILTINS = """\

@@ -10,8 +10,7 @@ import pytest
 import aot
 from aot.micro.board import load_board, parse_board
 from aot.micro.draft import draft, read_linker_script
-from aot.micro.new.library import arm_name, processor, target_of
-from aot.micro.new.rust import rust_target
+from aot.micro.new.library import arm_name, processor, rust_target, target_of
 from aot.micro.run.zephyr import cpu_of
 from aot.report.figures.cycles import estimate_text, timing_of
 from aot.target.cpu import CORES, Core, architecture_of

@@ -20,6 +20,7 @@ from aot.micro.new.registry import (
     integer_only,
     model_files,
     places_of,
+    project_files,
     project_kind,
     project_name,
     render,
@@ -36,31 +37,24 @@ _PROFILER = f"{_RUNTIME}layer_profile.c"
 @project_kind("make")
 def make_project(spec: Spec) -> ProjectFiles:
     """Makefile and src/ are the user's; aot/project.mk lists sources and flags."""
-    files = bare_files(spec)
-    values = bare_values(spec, files)
-    files.update(profiler_files(spec))
-    files["aot/project.mk"] = render("project.mk.j2", **values)
-    files["README.md"] = render("README.bare.md.j2", **values)
-    return ProjectFiles(files, {"Makefile": render("Makefile.j2", **values), **_user_sources(spec, values)})
+    return _bare_project(spec, {"aot/project.mk": "project.mk"}, once=("Makefile",))
 
 
 @project_kind("cmake")
 def cmake_project(spec: Spec) -> ProjectFiles:
     """CMakeLists.txt, CMakePresets.json and src/ are the user's; aot/*.cmake define sources, flags and the compiler."""
+    generated = {f"aot/{n}": n for n in ("project.cmake", *([] if spec.board.is_host else ["toolchain.cmake"]))}
+    return _bare_project(spec, generated, once=("CMakeLists.txt", "CMakePresets.json"))
+
+
+def _bare_project(spec: Spec, generated: Mapping[str, str], *, once: Sequence[str]) -> ProjectFiles:
     files = bare_files(spec)
-    values = bare_values(spec, files)
-    files.update(profiler_files(spec))
-    files["aot/project.cmake"] = render("project.cmake.j2", **values)
-    files["README.md"] = render("README.bare.md.j2", **values)
-    if not spec.board.is_host:
-        files["aot/toolchain.cmake"] = render("toolchain.cmake.j2", **values)
-    once = {n: render(f"{n}.j2", **values) for n in ("CMakeLists.txt", "CMakePresets.json")}
-    return ProjectFiles(files, {**once, **_user_sources(spec, values)})
-
-
-def _user_sources(spec: Spec, values: dict[str, Any]) -> dict[str, Text]:
-    names = ["main.c"] if spec.board.is_host else ["main.c", "console.c", "profile.c", "profile.h"]
-    return {f"src/{name}": render(f"{name}.j2", **values) for name in names}
+    values = bare_values(spec, files)  # without the profiler's sources
+    mine = ["main.c"] if spec.board.is_host else ["main.c", "console.c", "profile.c", "profile.h"]
+    return project_files(
+        {**files, **profiler_files(spec)}, values, generated={**generated, "README.md": "README.bare.md"},
+        once={**{name: name for name in once}, **{f"src/{name}": name for name in mine}},
+    )  # fmt: skip
 
 
 def profiler_files(spec: Spec) -> dict[str, Text]:
@@ -73,9 +67,7 @@ def profiler_files(spec: Spec) -> dict[str, Text]:
 
 def bare_files(spec: Spec) -> dict[str, Text]:
     """Models, runtime and linker script below aot/."""
-    files: dict[str, Text] = {}
-    for name, text in model_files(spec, sources="aot/models/", headers="aot/models/").items():
-        files[name] = text
+    files = model_files(spec, sources="aot/models/", headers="aot/models/")
     for name in _HOST_SOURCES if spec.board.is_host else (*_BOARD_SOURCES, counter_source(spec.board)):
         files[_RUNTIME + name] = runtime_source(name)
     for name, text in runtime_headers(files, more=("systick.h", "semihosting.h")).items():
@@ -183,25 +175,24 @@ def mlperf_project(spec: Spec) -> ProjectFiles:
     Raises UsageError E5046 for a model with several inputs or outputs, or a board without a serial port.
     """
     _check(spec)
-    values = _values(spec)
+    models = [_model(values) for values in common_values(spec)["models"]]
+    values = {**common_values(spec), "models": models, "buffer_bytes": max(m["buffer_bytes"] for m in models)}
     files = bare_files(spec)
     for name in ("mlperf.h", "mlperf.c", "mlperf_model.c", "uart.h", "pin.h"):
         files[f"aot/mlperf/{name}"] = render(f"mlperf/{name}.j2", **values)
     assert spec.board.uart is not None
     files["aot/mlperf/uart.c"] = render(f"mlperf/uart_{spec.board.uart.kind}.c.j2", **values)
-    values.update(bare_values(spec, files))
-    values["includes"] = [*values["includes"], "aot/mlperf", "src"]
-    values["qemu"] = qemu_arguments(spec.board, SERIAL)
-    values["own_sources"] = ["src/main.c", "src/pin.c"]
-    values["console"] = False  # the port is the runner's
-    values["profiler"] = ""
-    values["models"] = _models(spec)
-    files["aot/project.mk"] = render("project.mk.j2", **values)
-    files["README.md"] = render("mlperf/README.md.j2", **values)
-    once: dict[str, Text] = {"Makefile": render("Makefile.j2", **values)}
-    for name in ("main.c", "submission.h", "pin.c"):
-        once[f"src/{name}"] = render(f"mlperf/{name}.j2", **values)
-    return ProjectFiles(files, once)
+    bare = bare_values(spec, files)
+    values |= {
+        **bare, "models": models, "includes": [*bare["includes"], "aot/mlperf", "src"],
+        "own_sources": ["src/main.c", "src/pin.c"], "qemu": qemu_arguments(spec.board, SERIAL),
+        "console": False,  # the port is the runner's
+        "profiler": "",
+    }  # fmt: skip
+    return project_files(
+        files, values, generated={"aot/project.mk": "project.mk", "README.md": "mlperf/README.md"},
+        once={"Makefile": "Makefile", **{f"src/{n}": f"mlperf/{n}" for n in ("main.c", "submission.h", "pin.c")}},
+    )  # fmt: skip
 
 
 def _check(spec: Spec) -> None:
@@ -219,15 +210,6 @@ def _check(spec: Spec) -> None:
         problems.append(f"{spec.board.name} has no [uart] in its board.toml")
     if problems:
         raise UsageError(*(Problem("E5046", f"--kind mlperf-tiny: {text}") for text in problems))
-
-
-def _values(spec: Spec) -> dict[str, Any]:
-    models = _models(spec)
-    return {**common_values(spec), "models": models, "buffer_bytes": max(m["buffer_bytes"] for m in models)}
-
-
-def _models(spec: Spec) -> list[dict[str, Any]]:
-    return [_model(values) for values in common_values(spec)["models"]]
 
 
 def _model(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""`aot new --kind zephyr`, `arduino`, `platformio`, `cmsis` and `pico`: projects for other build systems."""
+"""`aot new --kind zephyr`, `arduino`, `platformio`, `cmsis`, `pico` and `rust`: projects for other build systems."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aot.errors import Problem, UsageError
@@ -12,33 +12,35 @@ from aot.micro.new.registry import (
     Spec,
     Text,
     common_values,
+    integer_only,
     model_files,
+    project_files,
     project_kind,
     project_name,
     render,
     runtime_headers,
 )
-from aot.support.dataclass import dataclass
+from aot.support.dtype import itemsize
 from aot.target.cpu import architecture_of, find_core
 
 
-@dataclass(frozen=True, slots=True)
-class SourceTree:
-    """`files` by path in the project; `fast` and `small`: sources relative to aot/ to compile for speed and for size."""
+def source_tree(spec: Spec) -> tuple[dict[str, Text], dict[str, Any]]:
+    """The C sources of all models, each with a test vector, and the common values for the templates.
 
-    files: dict[str, Text]
-    fast: list[str]
-    small: list[str]
-
-
-def source_tree(spec: Spec) -> SourceTree:
-    """The C sources of all models, each with a test vector, without start-up code, which the build system provides."""
+    There is no start-up code, which the build system provides.  `fast` and `small` are the sources, relative to aot/, to compile
+    for speed and for size.
+    """
     texts = model_files(spec, sources="models/", headers="models/")
     files = {f"aot/{name}": text for name, text in texts.items()}
     files.update({f"aot/include/{name}": text for name, text in runtime_headers(texts).items()})
     sources = sorted(n for n in texts if n.endswith(".c"))
     fast = [n for n in sources if n.endswith("_kernels.c")]
-    return SourceTree(files, fast, [n for n in sources if n not in fast])
+    return files, {**_values(spec), "fast": fast, "small": [n for n in sources if n not in fast]}
+
+
+def _values(spec: Spec) -> dict[str, Any]:
+    cpu = spec.parts[0].artifact.metadata["target"]["cpu"]
+    return {**common_values(spec), "project": project_name(spec.title), "cpu": cpu}
 
 
 ZEPHYR_BOARDS = {
@@ -82,53 +84,42 @@ def target_of(kind: str, cpu: str) -> str:
 @project_kind("zephyr")
 def zephyr_project(spec: Spec) -> ProjectFiles:
     """CMakeLists.txt, prj.conf and src/main.c are the user's."""
-    tree = source_tree(spec)
-    files = dict(tree.files)
-    boards = ZEPHYR_BOARDS.get(spec.board.name, ("BOARD",))
-    values = {**_values(spec), "fast": tree.fast, "small": tree.small, "zephyr_boards": boards}
-    files["aot/project.cmake"] = render("zephyr/project.cmake.j2", **values)
-    files["README.md"] = render("zephyr/README.md.j2", **values)
-    once: dict[str, Text] = {n: render(f"zephyr/{n}.j2", **values) for n in ("CMakeLists.txt", "prj.conf")}
-    return ProjectFiles(files, {**once, "src/main.c": render("zephyr/main.c.j2", **values)})
+    files, values = source_tree(spec)
+    values["zephyr_boards"] = ZEPHYR_BOARDS.get(spec.board.name, ("BOARD",))
+    return project_files(
+        files, values, generated={"aot/project.cmake": "zephyr/project.cmake", "README.md": "zephyr/README.md"},
+        once={"CMakeLists.txt": "zephyr/CMakeLists.txt", "prj.conf": "zephyr/prj.conf", "src/main.c": "zephyr/main.c"},
+    )  # fmt: skip
 
 
 @project_kind("arduino", board="nano33ble")
 def arduino_project(spec: Spec) -> ProjectFiles:
     """A library with an example; everything is generated, because sketches are elsewhere."""
-    values = _values(spec)
-    files = _library_sources(spec, "src/", values)
-    files["library.properties"] = render("library/library.properties.j2", **values)
-    files[f"examples/{values['project']}/{values['project']}.ino"] = render("library/example.ino.j2", **values)
-    files["README.md"] = render("library/README.md.j2", **values)
-    return ProjectFiles(files)
+    return _library_project(spec, "", "library.properties")
 
 
 @project_kind("platformio")
 def platformio_project(spec: Spec) -> ProjectFiles:
     """platformio.ini and src/main.cpp are the user's; the models are a library of the project."""
-    values = _values(spec)
-    folder = f"lib/{values['project']}/"
-    files = _library_sources(spec, f"{folder}src/", values)
-    files[f"{folder}examples/{values['project']}/{values['project']}.ino"] = render("library/example.ino.j2", **values)
-    files[f"{folder}library.json"] = render("library/library.json.j2", **values)
-    files["README.md"] = render("library/README.md.j2", **values)
-    once: dict[str, Text] = {
-        "platformio.ini": render("library/platformio.ini.j2", **values),
-        "src/main.cpp": render("library/main.cpp.j2", **values),
-    }
-    return ProjectFiles(files, once)
+    once = {"platformio.ini": "library/platformio.ini", "src/main.cpp": "library/main.cpp"}
+    return _library_project(spec, f"lib/{project_name(spec.title)}/", "library.json", once=once)
 
 
-def _values(spec: Spec) -> dict[str, Any]:
+def _library_project(spec: Spec, folder: str, description: str, *, once: Mapping[str, str] | None = None) -> ProjectFiles:
+    """An Arduino library in `folder`, with the file that describes it and an example."""
     project = project_name(spec.title)
-    cpu = spec.parts[0].artifact.metadata["target"]["cpu"]
-    names = {"project": project, "header": f"{project}_models.h", "guard": f"{project}_MODELS".upper()}
     architectures = ARDUINO_ARCHITECTURES.get(spec.board.cpu, ("*",))
     platform, board = PLATFORMIO_BOARDS.get(spec.board.name, ("ststm32", "nucleo_f446re"))
-    return {
-        **common_values(spec), **names, "cpu": cpu, "architectures": ",".join(architectures),
-        "fqbn": ARDUINO_BOARDS.get(spec.board.name, "VENDOR:ARCH:BOARD"), "platform": platform, "platform_board": board,
+    values = {
+        **_values(spec), "header": f"{project}_models.h", "guard": f"{project}_MODELS".upper(),
+        "architectures": ",".join(architectures), "fqbn": ARDUINO_BOARDS.get(spec.board.name, "VENDOR:ARCH:BOARD"),
+        "platform": platform, "platform_board": board,
     }  # fmt: skip
+    generated = {
+        f"{folder}{description}": f"library/{description}", "README.md": "library/README.md",
+        f"{folder}examples/{project}/{project}.ino": "library/example.ino",
+    }  # fmt: skip
+    return project_files(_library_sources(spec, f"{folder}src/", values), values, generated=generated, once=once)
 
 
 def _library_sources(spec: Spec, folder: str, values: dict[str, Any]) -> dict[str, Text]:
@@ -154,27 +145,24 @@ _NO_FPU = ("Armv6-M", "Armv7-M", "Armv8-M Baseline")
 @project_kind("cmsis")
 def cmsis_project(spec: Spec) -> ProjectFiles:
     """The solution, the project and src/ are the user's; the pack's description and the models' layer are generated."""
-    tree, metas = source_tree(spec), [p.artifact.metadata for p in spec.parts]
-    project = project_name(spec.title)
-    common = common_values(spec)
-    arm = arm_name(spec.board.cpu)
-    values: dict[str, Any] = {
-        **common, "project": project, "cpu": metas[0]["target"]["cpu"], "fast": tree.fast, "small": tree.small,
+    files, values = source_tree(spec)
+    project, arm = values["project"], arm_name(spec.board.cpu)
+    values |= {
         "device": f"ARMC{arm}".replace("+", "P"), "core": f"Cortex-{arm}",
         "processor": processor(spec.board.flags), "itm": find_core(spec.board.cpu).has_trace,
-        "group": short(project), "components": [_component(m["name"], list(tree.files)) for m in common["models"]],
-        "shared": [n for n in tree.files if n.rpartition("/")[2].startswith("aot_workspace.")],
+        "group": short(project), "components": [_component(m["name"], list(files)) for m in values["models"]],
+        "shared": [n for n in files if n.rpartition("/")[2].startswith("aot_workspace.")],
     }  # fmt: skip
-    files = dict(tree.files)
-    files["aot/aot.clayer.yml"] = render("cmsis/layer.yml.j2", **values)
-    files[f"aot.{project}.pdsc"] = render("cmsis/pack.pdsc.j2", **values)
-    files["README.md"] = render("cmsis/README.md.j2", **values)
-    once: dict[str, Text] = {
-        f"{project}.csolution.yml": render("cmsis/csolution.yml.j2", **values),
-        f"{project}.cproject.yml": render("cmsis/cproject.yml.j2", **values),
-        "src/main.c": render("cmsis/main.c.j2", **values), "src/stdout.c": render("cmsis/stdout.c.j2", **values),
-    }  # fmt: skip
-    return ProjectFiles(files, once)
+    return project_files(
+        files, values,
+        generated={
+            "aot/aot.clayer.yml": "cmsis/layer.yml", f"aot.{project}.pdsc": "cmsis/pack.pdsc", "README.md": "cmsis/README.md",
+        },
+        once={
+            f"{project}.csolution.yml": "cmsis/csolution.yml", f"{project}.cproject.yml": "cmsis/cproject.yml",
+            "src/main.c": "cmsis/main.c", "src/stdout.c": "cmsis/stdout.c",
+        },
+    )  # fmt: skip
 
 
 def arm_name(cpu: str) -> str:
@@ -206,17 +194,10 @@ def processor(flags: Sequence[str]) -> dict[str, str]:
 
 def _component(name: str, files: Sequence[str]) -> dict[str, Any]:
     """The files of one model, and of its test vector."""
-    sources = [
-        n
-        for n in files
-        if n.startswith(f"aot/models/{name}.") or n in (f"aot/models/{name}_{w}.c" for w in ("kernels", "params"))
-    ]
-    return {
-        "name": name,
-        "short": short(name),
-        "files": sources,
-        "test": [f"aot/models/{name}_test.h", f"aot/models/{name}_test.c"],
-    }
+    names = [f"aot/models/{name}_{w}.c" for w in ("kernels", "params")]
+    sources = [n for n in files if n.startswith(f"aot/models/{name}.") or n in names]
+    test = [f"aot/models/{name}_test.{end}" for end in ("h", "c")]
+    return {"name": name, "short": short(name), "files": sources, "test": test}
 
 
 # ---- pico: a program for Raspberry Pi Pico boards, built with the Pico SDK
@@ -235,13 +216,82 @@ def pico_project(spec: Spec) -> ProjectFiles:
     if spec.board.cpu not in PICO_BOARDS:
         message = f"the Pico SDK has boards with {', '.join(PICO_BOARDS)}; {spec.board.name} has a {spec.board.cpu}"
         raise UsageError(Problem("E5400", f"--kind pico: {message}"))
-    tree = source_tree(spec)
-    values = {
-        **common_values(spec), "project": project_name(spec.title), "pico_board": PICO_BOARDS[spec.board.cpu],
-        "cpu": spec.parts[0].artifact.metadata["target"]["cpu"], "fast": tree.fast, "small": tree.small,
+    files, values = source_tree(spec)
+    values["pico_board"] = PICO_BOARDS[spec.board.cpu]
+    return project_files(
+        files, values, generated={"aot/project.cmake": "pico/project.cmake", "README.md": "pico/README.md"},
+        once={"CMakeLists.txt": "pico/CMakeLists.txt", "src/main.c": "pico/main.c"},
+    )  # fmt: skip
+
+
+# ---- rust: a `no_std` crate around the models; its build script compiles their C
+
+
+_TYPES = {
+    "bool": "bool", "int8_t": "i8", "uint8_t": "u8", "int16_t": "i16", "uint16_t": "u16", "int32_t": "i32", "uint32_t": "u32",
+    "int64_t": "i64", "uint64_t": "u64", "float": "f32", "double": "f64",
+}  # fmt: skip
+"""C type of an element -> Rust type."""
+
+_KEYWORDS = {
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum", "extern",
+    "false", "final", "fn", "for", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override",
+    "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use",
+    "virtual", "where", "while", "yield",
+}  # fmt: skip
+_NEVER = {"self", "super", "crate", "Self", "_"}
+"""Names that Rust does not accept even as r#name."""
+_CRATES = {"core", "std", "alloc", "test", "proc_macro"}
+
+
+@project_kind("rust")
+def rust_project(spec: Spec) -> ProjectFiles:
+    """Cargo.toml, src/lib.rs and examples/run.rs are the user's; aot/ has the models, their interface and the build script."""
+    files, values = source_tree(spec)
+    flags = [f for f in spec.board.flags if not f.startswith("-mfloat-abi")]
+    metas = [p.artifact.metadata for p in spec.parts]
+    values |= {
+        "crate": crate_name(spec.title), "flags": flags, "fpu": any(f.startswith("-mfpu") for f in flags),
+        "models": [_model(m, meta) for m, meta in zip(values["models"], metas, strict=True)],
+        "libm": not integer_only(spec), "rust_target": rust_target(spec.board.flags),
     }  # fmt: skip
-    files = dict(tree.files)
-    files["aot/project.cmake"] = render("pico/project.cmake.j2", **values)
-    files["README.md"] = render("pico/README.md.j2", **values)
-    once: dict[str, Text] = {"CMakeLists.txt": render("pico/CMakeLists.txt.j2", **values)}
-    return ProjectFiles(files, {**once, "src/main.c": render("pico/main.c.j2", **values)})
+    return project_files(
+        files, values,
+        generated={
+            "aot/build.rs": "rust/build.rs", "aot/models.rs": "rust/models.rs", "tests/vectors.rs": "rust/vectors.rs",
+            "README.md": "rust/README.md",
+        },
+        once={"Cargo.toml": "rust/Cargo.toml", "src/lib.rs": "rust/lib.rs", "examples/run.rs": "rust/run.rs"},
+    )  # fmt: skip
+
+
+def crate_name(title: str) -> str:
+    """A crate name that Cargo accepts, derived from the project's title."""
+    name = project_name(title).lower()
+    return f"{name}_models" if name in _KEYWORDS | _NEVER | _CRATES else name
+
+
+def rust_target(flags: tuple[str, ...]) -> str:
+    """rustc's target for a core, from the compiler's flags for it; "" (the host) if they name no core."""
+    cpu = next((f.partition("=")[2].partition("+")[0] for f in flags if f.startswith("-mcpu=")), "")
+    hard = "hf" if "-mfloat-abi=hard" in flags else ""
+    if not cpu:
+        return ""
+    names = {"Armv6-M": "v6m", "Armv7-M": "v7m", "Armv7E-M": "v7em", "Armv8-M Baseline": "v8m.base"}
+    name = names.get(architecture_of(cpu), "v8m.main")
+    return f"thumb{name}-none-eabi" + (hard if name in ("v7em", "v8m.main") else "")
+
+
+def _model(model: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of one model for the templates; `module` is its name as a Rust identifier."""
+    name = model["name"]
+    module = f"{name}_" if name in _NEVER else f"r#{name}" if name in _KEYWORDS else name
+    tensors = {k: [_tensor(t) for t in model[k]] for k in ("inputs", "outputs")}
+    feed = metadata.get("feed")
+    row = {"rows": feed["rows"], "row_elements": tensors["inputs"][0]["elements"] // feed["rows"]} if feed else None
+    return {**model, **tensors, "module": module, "feed": row}
+
+
+def _tensor(info: Mapping[str, Any]) -> dict[str, Any]:
+    width = 4 if info["ctype"] == "float" else itemsize(info["dtype"])
+    return {**info, "rust": _TYPES[info["ctype"]], "elements": info["size"] // width}

@@ -145,6 +145,17 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
+def project_files(
+    sources: Mapping[str, Text], values: Mapping[str, Any], *, generated: Mapping[str, str], once: Mapping[str, str] | None = None
+) -> ProjectFiles:
+    """A project of `sources`, and of templates rendered with `values`: path -> template without `.j2`."""
+
+    def rendered(templates: Mapping[str, str]) -> dict[str, Text]:
+        return {path: render(f"{template}.j2", **values) for path, template in templates.items()}
+
+    return ProjectFiles({**sources, **rendered(generated)}, rendered(once or {}))
+
+
 def model_files(spec: Spec, *, sources: str = "", headers: str = "") -> dict[str, Text]:
     """The C files of all models, sources below the folder `sources` and headers below `headers` (each "" or ending in /)."""
     texts: dict[str, Text] = dict(spec.workspace)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aot.micro.board import load_board
-from aot.micro.new.rust import crate_name, rust_target
+from aot.micro.new.library import crate_name, rust_target
 from tests.micro.builders import passed, rust
 from tests.micro.new.test_levels import models_of
 from tests.micro.projects import DIGITS, ROOT, TWO_IO, need, new, sh
