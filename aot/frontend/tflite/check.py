@@ -13,20 +13,9 @@ import numpy as np
 
 from aot.errors import Problem
 from aot.frontend.problems import Problems
+from aot.frontend.tflite import view as views
 from aot.frontend.tflite.schema import SCHEMA_VERSION
 from aot.frontend.tflite.tensor_lists import has_lists, is_on_lists, open_batch, without_lists
-from aot.frontend.tflite.view import (
-    ABSENT,
-    MAX_RANK,
-    MAX_TENSOR_BYTES,
-    ModelView,
-    OperatorView,
-    QuantView,
-    SubgraphView,
-    TensorView,
-    parse,
-    stored_bytes,
-)
 from aot.support.text import printable
 
 _MANY = 1 << 30
@@ -79,7 +68,7 @@ _MAX_TAPS = 1 << 20
 """Larger windows than a whole image of a million pixels are refused, so that offsets fit 32 bits."""
 
 
-def _check_window(op: OperatorView, problems: Problems) -> None:
+def _check_window(op: views.OperatorView, problems: Problems) -> None:
     """Strides, dilations and window sizes are positive and not absurd."""
     taps = 1
     for name in (*_STEPS, *_WINDOW):
@@ -98,26 +87,26 @@ _NEEDS_ELEMENTS = frozenset(
 )  # fmt: skip
 
 
-def needs_elements(op: OperatorView) -> bool:
+def needs_elements(op: views.OperatorView) -> bool:
     """Whether the operator is meaningless if its data or its result have no elements."""
     return op.opcode in _NEEDS_ELEMENTS
 
 
-def _named(graph: SubgraphView, index: int) -> str:
+def _named(graph: views.SubgraphView, index: int) -> str:
     return f'tensor {index} "{printable(graph.tensors[index].name)}"'
 
 
-def _check_elements(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
+def _check_elements(op: views.OperatorView, graph: views.SubgraphView, problems: Problems) -> None:
     """Data, weights and results of layers have at least one element."""
     if not needs_elements(op):
         return
     data = [i for i in (*op.inputs[:1], *op.outputs) if not graph.tensors[i].is_open]
-    for index in (*data, *(i for i in op.inputs[1:] if i != ABSENT and op.opcode != "MEAN")):
+    for index in (*data, *(i for i in op.inputs[1:] if i != views.ABSENT and op.opcode != "MEAN")):
         if 0 in graph.tensors[index].shape:
             problems.add("E1121", f"{_named(graph, index)} has no elements", op.where)
 
 
-def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
+def check_operator(op: views.OperatorView, graph: views.SubgraphView, problems: Problems) -> None:
     """Note contradictions of the operator's definition (E1114, E1115, E1117).  All tensor indices must be valid."""
     if op.opcode not in _COUNTS:
         if op.opcode == "LSTM" and len(op.inputs) >= 20:
@@ -131,7 +120,7 @@ def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) ->
             problems.add("E1117", f"{count} {what}, expected {expected}", op.where)
             sound = False
     for position, index in enumerate(op.inputs):
-        if index == ABSENT and position not in _MAY_LACK.get(op.opcode, ()):
+        if index == views.ABSENT and position not in _MAY_LACK.get(op.opcode, ()):
             problems.add("E1117", f"input {position} is left out, but it is not optional", op.where)
             sound = False
     _check_window(op, problems)
@@ -142,11 +131,11 @@ def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) ->
         _MORE[op.opcode](op, graph, problems)
 
 
-def _shape(op: OperatorView, graph: SubgraphView, position: int) -> tuple[int, ...]:
+def _shape(op: views.OperatorView, graph: views.SubgraphView, position: int) -> tuple[int, ...]:
     return graph.tensors[op.inputs[position]].shape
 
 
-def _check_squeeze(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
+def _check_squeeze(op: views.OperatorView, graph: views.SubgraphView, problems: Problems) -> None:
     if graph.tensors[op.inputs[0]].is_open:
         return
     shape = _shape(op, graph, 0)
@@ -157,7 +146,7 @@ def _check_squeeze(op: OperatorView, graph: SubgraphView, problems: Problems) ->
             problems.add("E1115", f"dimension {dim} of shape {list(shape)} is named in squeeze_dims, but {fault}", op.where)
 
 
-def _check_svdf_state(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
+def _check_svdf_state(op: views.OperatorView, graph: views.SubgraphView, problems: Problems) -> None:
     """State [batch, filters * memory] for time weights [filters, memory]."""
     if graph.tensors[op.inputs[0]].is_open:
         return
@@ -168,9 +157,9 @@ def _check_svdf_state(op: OperatorView, graph: SubgraphView, problems: Problems)
         problems.add("E1114", f"the state is {list(state)}, the weights need {list(needed)}", op.where)
 
 
-def _check_lstm_state(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
+def _check_lstm_state(op: views.OperatorView, graph: views.SubgraphView, problems: Problems) -> None:
     """Output state [batch, outputs] and cell state [batch, cells]; recurrent weights of the output gate are [cells, outputs]."""
-    if any(op.inputs[i] == ABSENT for i in (0, 8, 18, 19)) or graph.tensors[op.inputs[0]].is_open:
+    if any(op.inputs[i] == views.ABSENT for i in (0, 8, 18, 19)) or graph.tensors[op.inputs[0]].is_open:
         return
     data, weights = _shape(op, graph, 0), _shape(op, graph, 8)
     if len(data) not in (2, 3) or len(weights) != 2:
@@ -214,7 +203,7 @@ _MADE_FOR = {
 """The tool a file was made for, by the prefix of its custom operators' names."""
 
 
-def load(data: bytes) -> ModelView:
+def load(data: bytes) -> views.ModelView:
     """The checked view of a file.  Raises ModelError or UnsupportedError with all structural problems."""
     problems = Problems()
     view = check_bytes(data, problems)
@@ -232,20 +221,20 @@ def check_structure(data: bytes) -> list[Problem]:
     return problems.report()
 
 
-def check_bytes(data: bytes, problems: Problems) -> ModelView | None:
+def check_bytes(data: bytes, problems: Problems) -> views.ModelView | None:
     """Parse and check; the view is None if nothing can be read.  Stops after E10xx, when little of the content is meaningful."""
-    view = parse(data, problems)
+    view = views.parse(data, problems)
     if view is None or any(p.code.startswith("E10") for p in problems.found):
         return view
     if has_lists(view):
         plain = without_lists(data, view, problems, batch=open_batch(view))
-        view = view if plain is None else parse(plain, problems)
+        view = view if plain is None else views.parse(plain, problems)
     if view is not None:
         check_view(view, problems)
     return view
 
 
-def check_view(view: ModelView, problems: Problems) -> None:
+def check_view(view: views.ModelView, problems: Problems) -> None:
     """Note what is inconsistent or can never be supported in a parsed model."""
     if view.version != SCHEMA_VERSION:
         problems.add("E1007", f"schema version {view.version}, expected {SCHEMA_VERSION}")
@@ -263,7 +252,7 @@ def check_view(view: ModelView, problems: Problems) -> None:
                 check_shapes(graph, problems)
 
 
-def _check_subgraph(graph: SubgraphView, problems: Problems, *, of_flex: bool) -> None:
+def _check_subgraph(graph: views.SubgraphView, problems: Problems, *, of_flex: bool) -> None:
     if graph.index == 0:
         _check_open_inputs(graph, problems)
     if graph.index == 0 and not graph.outputs:
@@ -274,7 +263,7 @@ def _check_subgraph(graph: SubgraphView, problems: Problems, *, of_flex: bool) -
         if tensor.dtype != "variant" or not of_flex:  # the operator that makes it is refused
             _check_tensor(tensor, problems, of_layers=tensor.index in layers_only)
         _check_block_quant(graph, tensor, problems)
-    total = sum(stored_bytes(t.dtype, t.extent) for t in graph.tensors if all(d >= 0 for d in t.shape))
+    total = sum(views.stored_bytes(t.dtype, t.extent) for t in graph.tensors if all(d >= 0 for d in t.shape))
     if total > MAX_TOTAL_BYTES:
         problems.add("E1217", f"the tensors need {total} bytes in total, more than {MAX_TOTAL_BYTES}", _place(graph))
     sound = True
@@ -294,7 +283,7 @@ OPEN_EXTENT = 96
 """Example in messages, for --shape, of a dimension that only the user knows."""
 
 
-def open_axes(tensor: TensorView) -> list[int]:
+def open_axes(tensor: views.TensorView) -> list[int]:
     """Dimensions of an input, other than the first, that the file leaves open and stores as 1.
 
     The first one is the batch, for which 1 is intended.  A larger extent is the one that the model was made with.
@@ -303,7 +292,7 @@ def open_axes(tensor: TensorView) -> list[int]:
     return [axis for axis, (extent, written) in named if axis and written == -1 and extent == 1]
 
 
-def _check_open_inputs(graph: SubgraphView, problems: Problems) -> None:
+def _check_open_inputs(graph: views.SubgraphView, problems: Problems) -> None:
     """Note E1214, with the options to use, if the user must choose the size of the inputs."""
     inputs = [graph.tensors[i] for i in graph.inputs if 0 <= i < len(graph.tensors)]
     options = []
@@ -319,12 +308,12 @@ def _check_open_inputs(graph: SubgraphView, problems: Problems) -> None:
             problems.add("E1214", f"{which} can have any size: choose one, such as {' '.join(options)}", f"input {tensor.where}")
 
 
-def _place(graph: SubgraphView) -> str:
+def _place(graph: views.SubgraphView) -> str:
     name = f' "{printable(graph.name)}"' if graph.name else ""
     return f"subgraph {graph.index}{name}"
 
 
-def _check_tensor(tensor: TensorView, problems: Problems, *, of_layers: bool) -> None:
+def _check_tensor(tensor: views.TensorView, problems: Problems, *, of_layers: bool) -> None:
     where = tensor.where
     if tensor.external:
         problems.add("E1219", "its data is stored in an external file", where)
@@ -334,25 +323,25 @@ def _check_tensor(tensor: TensorView, problems: Problems, *, of_layers: bool) ->
         problems.add("E1218", f"tensors of type {tensor.dtype} are not supported", where)
     if any(d < 0 for d in tensor.shape):
         problems.add("E1109", f"shape {list(tensor.shape)} has a negative dimension", where)
-    elif len(tensor.shape) > MAX_RANK:
-        problems.add("E1221", f"{len(tensor.shape)} dimensions; at most {MAX_RANK} are supported", where)
-    elif stored_bytes(tensor.dtype, tensor.extent) > MAX_TENSOR_BYTES:
-        size = stored_bytes(tensor.dtype, tensor.extent)
-        problems.add("E1216", f"shape {list(tensor.shape)} needs {size} bytes, more than {MAX_TENSOR_BYTES}", where)
+    elif len(tensor.shape) > views.MAX_RANK:
+        problems.add("E1221", f"{len(tensor.shape)} dimensions; at most {views.MAX_RANK} are supported", where)
+    elif views.stored_bytes(tensor.dtype, tensor.extent) > views.MAX_TENSOR_BYTES:
+        size = views.stored_bytes(tensor.dtype, tensor.extent)
+        problems.add("E1216", f"shape {list(tensor.shape)} needs {size} bytes, more than {views.MAX_TENSOR_BYTES}", where)
     else:
         _check_data(tensor, problems)
     if tensor.quant is not None:
         _check_quant(tensor, tensor.quant, problems, of_layers=of_layers)
 
 
-def _check_data(tensor: TensorView, problems: Problems) -> None:
+def _check_data(tensor: views.TensorView, problems: Problems) -> None:
     if not tensor.raw or tensor.data is not None or tensor.dtype in _NO_FIXED_SIZE | _UNSUPPORTED_TYPES:
         return
     shape = list(tensor.shape)
     problems.add("E1108", f"its buffer holds {len(tensor.raw)} bytes, {tensor.dtype}{shape} needs {tensor.nbytes}", tensor.where)
 
 
-def _check_quant(tensor: TensorView, quant: QuantView, problems: Problems, *, of_layers: bool) -> None:
+def _check_quant(tensor: views.TensorView, quant: views.QuantView, problems: Problems, *, of_layers: bool) -> None:
     where, scales, zeros = tensor.where, quant.scales, quant.zero_points
     if quant.custom:
         problems.add("E1220", "it has a custom quantisation", where)
@@ -371,7 +360,7 @@ def _check_quant(tensor: TensorView, quant: QuantView, problems: Problems, *, of
         problems.add("E1112", f"zero point {int(outside[0])} is outside {tensor.dtype}", where)
 
 
-def _check_scales(tensor: TensorView, quant: QuantView, problems: Problems, *, of_layers: bool) -> None:
+def _check_scales(tensor: views.TensorView, quant: views.QuantView, problems: Problems, *, of_layers: bool) -> None:
     """Scales are finite and positive.
 
     Exceptions: weights may have negative scales (as in MCUNet), which the reference multiplies as they are.  A constant of zeros
@@ -389,7 +378,7 @@ def _check_scales(tensor: TensorView, quant: QuantView, problems: Problems, *, o
         problems.add("E1111", f"scale {value:g} is not a finite, positive number", tensor.where)
 
 
-def _is_lost(tensor: TensorView, quant: QuantView, bad: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> bool:
+def _is_lost(tensor: views.TensorView, quant: views.QuantView, bad: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> bool:
     """Whether these scales carry no information: those of a bias, and of weights that are zero."""
     if tensor.data is None or tensor.dtype in ("int32", "int64"):
         return tensor.data is not None
@@ -404,7 +393,7 @@ _LAYERS = {"FULLY_CONNECTED": (1, 2), "CONV_2D": (1, 2), "DEPTHWISE_CONV_2D": (1
 """Operand positions of weights and bias of quantised layers."""
 
 
-def _operands_of_layers(graph: SubgraphView) -> set[int]:
+def _operands_of_layers(graph: views.SubgraphView) -> set[int]:
     """Tensors that are used only as weights or biases of integer layers."""
     uses = [(op, i, index) for op in graph.operators for i, index in enumerate(op.inputs)]
     operands = {index for op, i, index in uses if i in _LAYERS.get(op.opcode, ())}
@@ -416,31 +405,31 @@ def _operands_of_layers(graph: SubgraphView) -> set[int]:
     return operands - {*graph.inputs, *graph.outputs}
 
 
-def _may_be_zero(tensor: TensorView) -> bool:
+def _may_be_zero(tensor: views.TensorView) -> bool:
     """Whether a scale of 0 may be harmless: for a bias, a constant of zeros, or a computed value."""
     if tensor.data is None or tensor.quant is None or tensor.quant.zero_points.size != 1:
         return tensor.data is None
     return tensor.dtype in ("int32", "int64") or bool((tensor.data == tensor.quant.zero_points[0]).all())
 
 
-def _check_block_quant(graph: SubgraphView, tensor: TensorView, problems: Problems) -> None:
+def _check_block_quant(graph: views.SubgraphView, tensor: views.TensorView, problems: Problems) -> None:
     block = tensor.quant.block if tensor.quant is not None else None
     if block is None:
         return
     for index, what in ((block.scales, "scales"), (block.zero_points, "zero points")):
-        if not ABSENT <= index < len(graph.tensors):
+        if not views.ABSENT <= index < len(graph.tensors):
             problems.add("E1103", f"its {what} are tensor {index}, which does not exist", tensor.where)
     if block.block_size < 0 or any(d < 0 for d in block.dims):
         problems.add("E1110", f"blocks of {block.block_size} elements", tensor.where)
 
 
-def _check_indices(op: OperatorView, graph: SubgraphView, problems: Problems) -> bool:
+def _check_indices(op: views.OperatorView, graph: views.SubgraphView, problems: Problems) -> bool:
     """Whether all tensors of an operator exist; -1 means "left out" and is allowed for inputs and intermediates only."""
     sound = True
     for indices, what, lowest in (
-        (op.inputs, "input", ABSENT),
+        (op.inputs, "input", views.ABSENT),
         (op.outputs, "output", 0),
-        (op.intermediates, "intermediate", ABSENT),
+        (op.intermediates, "intermediate", views.ABSENT),
     ):
         for position, index in enumerate(indices):
             if not lowest <= index < len(graph.tensors):
@@ -449,7 +438,7 @@ def _check_indices(op: OperatorView, graph: SubgraphView, problems: Problems) ->
     return sound
 
 
-def _check_interface(graph: SubgraphView, problems: Problems) -> bool:
+def _check_interface(graph: views.SubgraphView, problems: Problems) -> bool:
     sound = True
     for indices, what in ((graph.inputs, "input"), (graph.outputs, "output")):
         for position, index in enumerate(indices):
@@ -464,7 +453,7 @@ def _check_interface(graph: SubgraphView, problems: Problems) -> bool:
     return sound
 
 
-def _check_order(graph: SubgraphView, problems: Problems) -> None:
+def _check_order(graph: views.SubgraphView, problems: Problems) -> None:
     """Each tensor is written once, by an operator before its first reader; tensors without a writer have data."""
     tensors = graph.tensors
     writer = _writers(graph, problems)
@@ -473,7 +462,7 @@ def _check_order(graph: SubgraphView, problems: Problems) -> None:
         if op.opcode == "CUSTOM":  # may list its scratch memory among the inputs
             continue
         for position, index in enumerate(op.inputs):
-            if index == ABSENT or index in inputs or _has_value(tensors[index]):
+            if index == views.ABSENT or index in inputs or _has_value(tensors[index]):
                 continue
             by, name = writer.get(index), _named(graph, index)
             if by is None:
@@ -485,12 +474,12 @@ def _check_order(graph: SubgraphView, problems: Problems) -> None:
             problems.add("E1107", "this graph output is never produced", tensors[index].where)
 
 
-def _has_value(tensor: TensorView) -> bool:
+def _has_value(tensor: views.TensorView) -> bool:
     """Whether a tensor has a value before the first operator runs.  Wrong data (E1108) count: they are already reported."""
     return tensor.is_variable or bool(tensor.raw) or tensor.data is not None or tensor.external
 
 
-def _writers(graph: SubgraphView, problems: Problems) -> dict[int, int]:
+def _writers(graph: views.SubgraphView, problems: Problems) -> dict[int, int]:
     """Tensor -> operator that writes it."""
     writer: dict[int, int] = {}
     inputs = set(graph.inputs)
@@ -511,16 +500,16 @@ CONVERTED_CUSTOM: set[str] = set()
 """Names of custom operators with a converter, registered with the converter (aot.frontend.tflite.convert)."""
 
 
-def is_known_custom(op: OperatorView) -> bool:
+def is_known_custom(op: views.OperatorView) -> bool:
     """Whether a custom operator has a converter, or a public definition that we could implement."""
     return op.custom_name.startswith(_KNOWN_CUSTOM) or op.custom_name in CONVERTED_CUSTOM
 
 
-def _is_flex(op: OperatorView) -> bool:
+def _is_flex(op: views.OperatorView) -> bool:
     return op.opcode == "CUSTOM" and op.custom_name.startswith("Flex")
 
 
-def _check_flex(graph: SubgraphView, problems: Problems) -> None:
+def _check_flex(graph: views.SubgraphView, problems: Problems) -> None:
     """One problem for all of TensorFlow's own operators: they have one remedy."""
     flex = [op for op in graph.operators if _is_flex(op) and not is_on_lists(op)]  # E1262 and E1263 cover lists
     if not flex:
@@ -532,7 +521,7 @@ def _check_flex(graph: SubgraphView, problems: Problems) -> None:
     problems.add("E1211", f"{names} {what}, which {needs} to run", flex[0].where)
 
 
-def _check_kind(op: OperatorView, problems: Problems) -> None:
+def _check_kind(op: views.OperatorView, problems: Problems) -> None:
     if op.opcode != "CUSTOM":
         return
     name = printable(op.custom_name)
@@ -543,7 +532,7 @@ def _check_kind(op: OperatorView, problems: Problems) -> None:
     problems.add("E1210", words, op.where)
 
 
-def _check_sparse_use(graph: SubgraphView, problems: Problems) -> None:
+def _check_sparse_use(graph: views.SubgraphView, problems: Problems) -> None:
     """Sparse constants are used by DENSIFY only."""
     sparse = {t.index for t in graph.tensors if t.sparsity is not None}
     if not sparse:
@@ -554,7 +543,7 @@ def _check_sparse_use(graph: SubgraphView, problems: Problems) -> None:
                 problems.add("E1215", f"input {graph.tensors[index].where} is sparse", op.where)
 
 
-def called_subgraphs(op: OperatorView) -> tuple[int, ...]:
+def called_subgraphs(op: views.OperatorView) -> tuple[int, ...]:
     """Indices of the subgraphs that an operator runs (WHILE, IF, CALL_ONCE ...), as stored in the file."""
     single = [
         v for name, v in op.options.items() if name.endswith("subgraph_index") or (name == "subgraph" and op.opcode == "CALL")
@@ -562,7 +551,7 @@ def called_subgraphs(op: OperatorView) -> tuple[int, ...]:
     return (*single, *op.options.get("branch_subgraph_indices", ()), *op.options.get("called_computations", ()))
 
 
-def _check_calls(view: ModelView, problems: Problems) -> None:
+def _check_calls(view: views.ModelView, problems: Problems) -> None:
     """Called subgraphs exist and do not call themselves, directly or through others."""
     calls: dict[int, set[int]] = {}
     for graph in view.subgraphs:
@@ -593,7 +582,7 @@ def _on_a_cycle(calls: dict[int, set[int]]) -> list[int]:
     return [node for node, count in waiting.items() if count]
 
 
-def _check_signatures(view: ModelView, problems: Problems) -> None:
+def _check_signatures(view: views.ModelView, problems: Problems) -> None:
     for signature in view.signatures:
         where = f'signature "{printable(signature.key)}"'
         if not 0 <= signature.subgraph < len(view.subgraphs):
@@ -635,7 +624,7 @@ _NEVER_STATIC = frozenset(
 _OPERANDS = {name: tuple(map(int, positions)) for name, *positions in _entries(_SHAPE_OPERANDS)}
 
 
-def check_shapes(graph: SubgraphView, problems: Problems) -> None:
+def check_shapes(graph: views.SubgraphView, problems: Problems) -> None:
     """Note E1213 for each operator with a result shape unknown at compile time (root causes only, not what follows)."""
     static = {t.index for t in graph.tensors if t.data is not None and not t.is_variable}
     unknown: set[int] = set()  # tensors whose shape is not known
@@ -645,7 +634,7 @@ def check_shapes(graph: SubgraphView, problems: Problems) -> None:
             if not unknown.intersection(op.inputs):
                 static.update(op.outputs)
             continue
-        present = [i for i in op.inputs if i != ABSENT]
+        present = [i for i in op.inputs if i != views.ABSENT]
         culprits = [] if _picks(op, graph) else [i for i in _shape_operands(op) if i not in static]
         if culprits:
             reason = "data" if op.opcode in _DATA_DEPENDENT else "value"
@@ -657,18 +646,18 @@ def check_shapes(graph: SubgraphView, problems: Problems) -> None:
             static.update(op.outputs)
 
 
-def _picks(op: OperatorView, graph: SubgraphView) -> bool:
+def _picks(op: views.OperatorView, graph: views.SubgraphView) -> bool:
     """Whether a STRIDED_SLICE selects one position of each listed dimension (`x[t]`), whatever the position."""
-    if op.opcode != "STRIDED_SLICE" or op.input(1) == ABSENT:
+    if op.opcode != "STRIDED_SLICE" or op.input(1) == views.ABSENT:
         return False
     others = any(op.option(m) for m in ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask"))
-    return not others and op.option("shrink_axis_mask") == (1 << min(graph.tensors[op.input(1)].extent, MAX_RANK)) - 1
+    return not others and op.option("shrink_axis_mask") == (1 << min(graph.tensors[op.input(1)].extent, views.MAX_RANK)) - 1
 
 
 _MAY_BE_REAL = frozenset({"WHERE", "UNIQUE", "RANGE", "REDUCE_WINDOW"})
 
 
-def _check_integers(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
+def _check_integers(op: views.OperatorView, graph: views.SubgraphView, problems: Problems) -> None:
     """Axes, sizes, paddings and permutations are integers."""
     if op.opcode in _MAY_BE_REAL:
         return
@@ -678,7 +667,7 @@ def _check_integers(op: OperatorView, graph: SubgraphView, problems: Problems) -
             problems.add("E1121", f"{_named(graph, index)} must hold integers, not {dtype}", op.where)
 
 
-def _shape_operands(op: OperatorView) -> list[int]:
+def _shape_operands(op: views.OperatorView) -> list[int]:
     """Tensors whose values determine the shape of the result."""
     operands = (op.input(position) for position in _OPERANDS.get(op.opcode, ()))
-    return [index for index in operands if index != ABSENT]
+    return [index for index in operands if index != views.ABSENT]

@@ -21,23 +21,11 @@ import numpy as np
 from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend.problems import Problems, error_of
 from aot.frontend.tflite import check
+from aot.frontend.tflite import view as views
 from aot.frontend.tflite.check import needs_elements
 from aot.frontend.tflite.convert import Blocks, Operator, converter_of
 from aot.frontend.tflite.list_write import convert_list_write, list_writes
 from aot.frontend.tflite.persistent import Part, Persistent, inside
-from aot.frontend.tflite.view import (
-    ABSENT,
-    MAX_RANK,
-    MAX_TENSOR_BYTES,
-    ModelView,
-    OperatorView,
-    QuantView,
-    SparsityError,
-    SparsityView,
-    TensorView,
-    stored_bytes,
-    to_dense,
-)
 from aot.frontend.walk import Unknowable, converting, evaluate, main_function
 from aot.ir.module import IRModule
 from aot.ir.op import Array
@@ -49,7 +37,7 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 
 
-def from_tflite(model: bytes | ModelView, *, subgraph: int = 0, oracle: str = "litert", name: str = "model") -> IRModule:
+def from_tflite(model: bytes | views.ModelView, *, subgraph: int = 0, oracle: str = "litert", name: str = "model") -> IRModule:
     """The relay module of a model: one function `main` over `subgraph`.
 
     `main`'s attrs: `outputs` (the Span of each output, with its name and tensor index) and `output_types` (as declared in the
@@ -73,7 +61,7 @@ def check_model(data: bytes, *, oracle: str = "litert") -> list[Problem]:
     return problems.report()
 
 
-def _convert(view: ModelView | None, problems: Problems, *, subgraph: int, oracle: str, name: str) -> IRModule | None:
+def _convert(view: views.ModelView | None, problems: Problems, *, subgraph: int, oracle: str, name: str) -> IRModule | None:
     """Walk the graph, unless its structure cannot be relied on."""
     if view is None or any(p.code.startswith(("E10", "E11")) for p in problems.found):
         return None
@@ -93,7 +81,7 @@ def _convert(view: ModelView | None, problems: Problems, *, subgraph: int, oracl
     return IRModule({"main": function}, name) if function is not None else None
 
 
-def _variables_of(view: ModelView, subgraph: int, *, oracle: str) -> Persistent:
+def _variables_of(view: views.ModelView, subgraph: int, *, oracle: str) -> Persistent:
     """The variables of another signature's graph; its problems are reported with it."""
     walk = GraphWalk(view, subgraph, oracle=oracle, problems=Problems())
     walk.visit_all()
@@ -131,7 +119,7 @@ class GraphWalk:
 
     def __init__(
         self,
-        view: ModelView,
+        view: views.ModelView,
         subgraph: int,
         *,
         oracle: str,
@@ -172,23 +160,23 @@ class GraphWalk:
         """Whether faults of LiteRT's reference kernels are to be reproduced too."""
         return self._oracle == "litert-reference"
 
-    def blocks(self, op: OperatorView, i: int) -> Blocks | None:
+    def blocks(self, op: views.OperatorView, i: int) -> Blocks | None:
         """How operand i is quantised in blocks; None if it is not (E1220 for kinds that no operator supports)."""
-        tensor = self.graph.tensors[op.input(i)] if op.input(i) != ABSENT else None
+        tensor = self.graph.tensors[op.input(i)] if op.input(i) != views.ABSENT else None
         block = tensor.quant.block if tensor is not None and tensor.quant is not None else None
         if tensor is None or block is None:
             return None
-        scales = self.graph.tensors[block.scales].data if block.scales != ABSENT else None
+        scales = self.graph.tensors[block.scales].data if block.scales != views.ABSENT else None
         size, width = block.block_size, tensor.shape[-1] if tensor.shape else 0
         if block.kind != "blockwise" or scales is None or size < 1 or width % size or scales.size * size != prod(tensor.shape):
             self._refuse(op, "E1220", f"{tensor.where}: this {block.kind} quantisation is not supported")
         return Blocks(size, np.asarray(scales, np.float32).reshape(-1, width // size))
 
-    def span(self, op: OperatorView) -> Span:
+    def span(self, op: views.OperatorView) -> Span:
         """The origin of this operator's results; in an inlined subgraph, the operator that runs it."""
         return self.result_span(op, 0)
 
-    def result_span(self, op: OperatorView, i: int) -> Span:
+    def result_span(self, op: views.OperatorView, i: int) -> Span:
         """The origin of result i."""
         if self._site is not None and not self._apart:
             return self._site
@@ -196,16 +184,16 @@ class GraphWalk:
         name = self.graph.tensors[index].name if index >= 0 else ""
         return Span(op.index, op.opcode, name, index) if self._site is None else Span(self._site.op_index, op.opcode, name)
 
-    def input(self, op: OperatorView, i: int) -> Expr | None:
+    def input(self, op: views.OperatorView, i: int) -> Expr | None:
         """Operand i; None if the operator leaves it out."""
         index = op.input(i)
-        return None if index == ABSENT else self._value(op, index)
+        return None if index == views.ABSENT else self._value(op, index)
 
-    def tensor(self, op: OperatorView, index: int) -> Expr:
+    def tensor(self, op: views.OperatorView, index: int) -> Expr:
         """The value of a tensor of the graph by its index."""
         return self._value(op, index)
 
-    def constant(self, op: OperatorView, i: int) -> Array:
+    def constant(self, op: views.OperatorView, i: int) -> Array:
         """The value of operand i, which must be known at compile time: a constant, or computed from constants and shapes."""
         expr = self.input(op, i)
         if expr is None:
@@ -218,30 +206,30 @@ class GraphWalk:
             self._refuse(op, "E1204", f"operand {i}, {tensor.where}, must be a constant")
         return value
 
-    def input_type(self, op: OperatorView, i: int) -> TensorType:
+    def input_type(self, op: views.OperatorView, i: int) -> TensorType:
         """The type of operand i: the computed shape, everything else as declared."""
         index = op.input(i)
-        if index == ABSENT:
+        if index == views.ABSENT:
             self._refuse(op, "E1205", f"operand {i} is missing")
         return self._type(op, self.graph.tensors[index])
 
-    def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
+    def output_type(self, op: views.OperatorView, i: int = 0) -> TensorType:
         """The declared element type and quantisation of result i, without dimensions: those follow from the operands."""
         declared = self._type(op, self._result(op, i))
         return TensorType((), declared.dtype, declared.quant)
 
-    def intermediate_type(self, op: OperatorView, i: int) -> TensorType:
+    def intermediate_type(self, op: views.OperatorView, i: int) -> TensorType:
         """The declared type of intermediate tensor i, which holds only quantisation parameters."""
-        if i >= len(op.intermediates) or op.intermediates[i] == ABSENT:
+        if i >= len(op.intermediates) or op.intermediates[i] == views.ABSENT:
             self._refuse(op, "E1205", f"intermediate tensor {i} is missing")
         return self._type(op, self.graph.tensors[op.intermediates[i]])
 
-    def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
+    def output_shape(self, op: views.OperatorView, i: int = 0) -> tuple[int, ...] | None:
         """The declared shape of result i if the file fixes it, else None; for shapes that the operands leave open."""
         tensor = self._result(op, i)
         return None if tensor.is_open else tensor.shape
 
-    def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
+    def inline(self, op: views.OperatorView, subgraph: int) -> Sequence[Expr]:
         """The outputs of another subgraph on the operands of `op` (its structure has been checked)."""
         args: list[Expr] = []
         for i in range(len(op.inputs)):
@@ -255,7 +243,7 @@ class GraphWalk:
         return self._walked(op, inner)
 
     def subgraphs(
-        self, op: OperatorView, indices: Sequence[int], args: Sequence[Expr], *, known: frozenset[int], loop: bool = False
+        self, op: views.OperatorView, indices: Sequence[int], args: Sequence[Expr], *, known: frozenset[int], loop: bool = False
     ) -> tuple[list[Function], list[Variable]]:
         """Other subgraphs as functions of `args` and of the variables that any of them reads or assigns, which are returned.
 
@@ -278,7 +266,7 @@ class GraphWalk:
             functions.append(function)
         return functions, variables
 
-    def _subgraph(self, op: OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Part:
+    def _subgraph(self, op: views.OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Part:
         """A subgraph walked on `args`; a subgraph used twice with the same types and constants is walked once."""
         key = (index, tuple(id(a) if i in known else (a.type, id(a) in self._shared.stand_ins) for i, a in enumerate(args)))
         if key not in self._shared.functions:
@@ -307,7 +295,7 @@ class GraphWalk:
         """The operators of a subgraph, in their order."""
         return tuple(op.kind for op in self.view.subgraphs[index].operators)
 
-    def _inner(self, op: OperatorView, subgraph: int, args: Sequence[Expr], *, apart: bool) -> GraphWalk:
+    def _inner(self, op: views.OperatorView, subgraph: int, args: Sequence[Expr], *, apart: bool) -> GraphWalk:
         """The walk of another subgraph on matching operands."""
         oracle, problems, shared = self._oracle, self._problems, self._shared
         inner = GraphWalk(
@@ -328,19 +316,19 @@ class GraphWalk:
                 )
         return inner
 
-    def _walked(self, op: OperatorView, inner: GraphWalk) -> list[Expr]:
+    def _walked(self, op: views.OperatorView, inner: GraphWalk) -> list[Expr]:
         """The outputs of another subgraph's walk."""
         inner.visit_all()
         if inner.failed:
             raise Unknowable
         return [inner._value(op, index) for index in inner.graph.outputs]
 
-    def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
+    def variable(self, op: views.OperatorView, i: int, type_: TensorType | None = None) -> Variable:
         """The persistent tensor behind operand i: a tensor that is_variable, or the resource of a handle; `type_` is the type of
         a resource that has not been used before.
         """
         index = op.input(i)
-        if index == ABSENT:
+        if index == views.ABSENT:
             self._refuse(op, "E1205", f"operand {i} is missing")
         tensor = self.graph.tensors[index]
         if tensor.is_variable:
@@ -358,7 +346,7 @@ class GraphWalk:
         variable.is_read = True
         return Variable(variable.param, variable.initial, constant_of(variable, span=self.span(op)))
 
-    def own_variable(self, op: OperatorView, name: str, initial: Array) -> Variable:
+    def own_variable(self, op: views.OperatorView, name: str, initial: Array) -> Variable:
         """A persistent tensor that belongs to the operator and is not a tensor of the file."""
         type_ = TensorType(initial.shape, str(initial.dtype))
         key = (self.graph.index, op.index, name)
@@ -369,12 +357,12 @@ class GraphWalk:
         """The number of a resource, which is the value of its handles."""
         return self.persistent.resource_id(name)
 
-    def initialize(self, op: OperatorView, subgraph: int) -> None:
+    def initialize(self, op: views.OperatorView, subgraph: int) -> None:
         """Set variables' initial values from a subgraph (E1153 if one is already in use, or its value is unknown)."""
         if not self.persistent.begin(subgraph):
             return
         inner = self._inner(op, subgraph, (), apart=False)
-        with self.persistent.beginning(op.where, partial(evaluate, most=MAX_TENSOR_BYTES)):
+        with self.persistent.beginning(op.where, partial(evaluate, most=views.MAX_TENSOR_BYTES)):
             inner.visit_all()
             if inner.failed:
                 raise Unknowable
@@ -386,7 +374,7 @@ class GraphWalk:
         for op in self.graph.operators:
             self.visit(op)
 
-    def visit(self, op: OperatorView) -> None:
+    def visit(self, op: views.OperatorView) -> None:
         """Convert one operator; its results, or stand-ins for them, become values."""
         if op.index in self._list_writes.parts:
             return  # the operator that joins them does everything
@@ -425,7 +413,7 @@ class GraphWalk:
         ]
         return main_function(self._params, named, kept, is_shared=self.persistent.is_shared)
 
-    def _results(self, op: OperatorView) -> Sequence[Expr] | None:
+    def _results(self, op: views.OperatorView) -> Sequence[Expr] | None:
         converter = converter_of(op.kind)
         if converter is None:
             if op.opcode != "CUSTOM" or check.is_known_custom(op):  # otherwise check has reported it
@@ -444,7 +432,7 @@ class GraphWalk:
             self._compare(op, position, expr)
         return results
 
-    def _compare(self, op: OperatorView, position: int, expr: Expr) -> None:
+    def _compare(self, op: views.OperatorView, position: int, expr: Expr) -> None:
         """Compare the file's declaration of a result with the operator's result."""
         declared, shape = self.output_type(op, position), self.output_shape(op, position)
         type_ = expr.type
@@ -463,33 +451,35 @@ class GraphWalk:
         if type_.dtype != declared.dtype:
             self._refuse(op, "E1120", f"type of result {position}: {declared.dtype} is declared, not {type_.dtype}")
 
-    def _check_size(self, op: OperatorView, position: int, found: TensorType) -> None:
+    def _check_size(self, op: views.OperatorView, position: int, found: TensorType) -> None:
         """The limits on declared shapes (aot.frontend.tflite.check), applied to a computed one."""
-        self._shared.bytes += (size := stored_bytes(found.dtype, found.size))
-        if len(found.shape) > MAX_RANK:
-            self._refuse(op, "E1221", f"result {position} has {len(found.shape)} dimensions; at most {MAX_RANK} are supported")
-        if size > MAX_TENSOR_BYTES:
-            needs = f"has shape {list(found.shape)} and needs {size} bytes, more than {MAX_TENSOR_BYTES}"
+        self._shared.bytes += (size := views.stored_bytes(found.dtype, found.size))
+        if len(found.shape) > views.MAX_RANK:
+            self._refuse(
+                op, "E1221", f"result {position} has {len(found.shape)} dimensions; at most {views.MAX_RANK} are supported"
+            )
+        if size > views.MAX_TENSOR_BYTES:
+            needs = f"has shape {list(found.shape)} and needs {size} bytes, more than {views.MAX_TENSOR_BYTES}"
             self._refuse(op, "E1216", f"result {position} {needs}")
         if self._shared.bytes > check.MAX_TOTAL_BYTES:
             self._refuse(op, "E1217", f"with result {position} the tensors need more than {check.MAX_TOTAL_BYTES} bytes in total")
         if not found.size and needs_elements(op):
             self._refuse(op, "E1121", f"result {position} has no elements")
 
-    def _has_zero_scale(self, op: OperatorView) -> bool:
-        tensors = (self.graph.tensors[i] for i in (*op.inputs, *op.outputs) if i != ABSENT)
+    def _has_zero_scale(self, op: views.OperatorView) -> bool:
+        tensors = (self.graph.tensors[i] for i in (*op.inputs, *op.outputs) if i != views.ABSENT)
         return any(t.quant is not None and bool((t.quant.scales == 0).any()) for t in tensors)
 
-    def _check_operands(self, op: OperatorView) -> None:
-        if needs_elements(op) and op.input(0) != ABSENT and not self.input_type(op, 0).size:
+    def _check_operands(self, op: views.OperatorView) -> None:
+        if needs_elements(op) and op.input(0) != views.ABSENT and not self.input_type(op, 0).size:
             self._refuse(op, "E1121", f"{self.graph.tensors[op.inputs[0]].where} has no elements")
 
-    def _result(self, op: OperatorView, i: int) -> TensorView:
+    def _result(self, op: views.OperatorView, i: int) -> views.TensorView:
         if i >= len(op.outputs):
             self._refuse(op, "E1205", f"result {i} is missing")
         return self.graph.tensors[op.outputs[i]]
 
-    def _stand_in(self, op: OperatorView) -> None:
+    def _stand_in(self, op: views.OperatorView) -> None:
         self.failed = True
         for index in op.outputs:
             tensor = self.graph.tensors[index]
@@ -499,7 +489,7 @@ class GraphWalk:
             self._shared.stand_ins.add(id(stand_in))
             self._values[index] = stand_in
 
-    def _parameter(self, tensor: TensorView) -> Var:
+    def _parameter(self, tensor: views.TensorView) -> Var:
         span = Span(name=tensor.name, tensor=tensor.index)
         try:
             if tensor.dtype == "resource":
@@ -512,7 +502,7 @@ class GraphWalk:
         self._values[tensor.index] = var
         return var
 
-    def _value(self, op: OperatorView | None, index: int) -> Expr:
+    def _value(self, op: views.OperatorView | None, index: int) -> Expr:
         """The expression of a tensor: computed before, a graph input, or a constant."""
         if index not in self._values:
             tensor = self.graph.tensors[index]
@@ -528,15 +518,15 @@ class GraphWalk:
             self._values[index] = const(np.asarray(data), quant=type_.quant, dtype=type_.dtype, span=span)
         return self._values[index]
 
-    def _dense(self, op: OperatorView | None, tensor: TensorView, sparsity: SparsityView) -> Array:
+    def _dense(self, op: views.OperatorView | None, tensor: views.TensorView, sparsity: views.SparsityView) -> Array:
         """The value of a sparse constant, with its zeros."""
         assert tensor.data is not None
         try:
-            return to_dense(tensor.data, tensor.shape, sparsity)
-        except SparsityError as error:
+            return views.to_dense(tensor.data, tensor.shape, sparsity)
+        except views.SparsityError as error:
             self._refuse(op, "E1125", f"{tensor.where} has contradictory sparsity: {error}")
 
-    def _type(self, op: OperatorView | None, tensor: TensorView) -> TensorType:
+    def _type(self, op: views.OperatorView | None, tensor: views.TensorView) -> TensorType:
         if tensor.dtype == "string":  # E1212 reports it
             raise Unknowable
         try:
@@ -553,25 +543,25 @@ class GraphWalk:
         """The shape of every computed tensor, by index."""
         return {i: e.type.shape for i, e in self._values.items() if isinstance(e.type, TensorType)}
 
-    def _refuse(self, op: OperatorView | None, code: str, message: str) -> NoReturn:
+    def _refuse(self, op: views.OperatorView | None, code: str, message: str) -> NoReturn:
         raise UnsupportedError(Problem(code, message, op.where if op is not None else ""))
 
 
 # A tensor's declaration in the file, as types of the graph.
 
 
-def declared_quant(quant: QuantView | None) -> QuantParams | None:
+def declared_quant(quant: views.QuantView | None) -> QuantParams | None:
     """Scales and zero points; None if the file has none."""
     if quant is None or not quant.scales.size:
         return None
     return QuantParams(tuple(quant.scales.tolist()), tuple(quant.zero_points.tolist()), quant.axis)
 
 
-def declared_type(tensor: TensorView, *, shape: tuple[int, ...] | None = None) -> TensorType:
+def declared_type(tensor: views.TensorView, *, shape: tuple[int, ...] | None = None) -> TensorType:
     """The declared type, with another shape if given."""
     return TensorType(tensor.shape if shape is None else shape, declared_dtype(tensor), declared_quant(tensor.quant))
 
 
-def declared_dtype(tensor: TensorView) -> str:
+def declared_dtype(tensor: views.TensorView) -> str:
     """The element type; resource handles are numbers."""
     return "int32" if tensor.dtype == "resource" else tensor.dtype

@@ -13,19 +13,8 @@ import numpy.typing as npt
 from aot.frontend.tflite.convert import EVERY, Converter, Operator, converter, is_plain
 from aot.frontend.tflite.retyped import legacy_uint8, widens_halves
 from aot.ir.op import Array
+from aot.numerics import fixed_point
 from aot.numerics.elementary import apply
-from aot.numerics.fixed_point import (
-    NotAMultiplierError,
-    inverse_sqrt,
-    multiply_by_quantized_multiplier,
-    quantize_multiplier,
-    quantize_value,
-    real_multiplier,
-    requantize,
-    round_half_away,
-    rounding_divide_by_pot,
-    wrap_int32,
-)
 from aot.op.math import unary as math_ops
 from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
 from aot.op.qnn import quantize
@@ -152,10 +141,10 @@ def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int]
     real = np.float32(scale_in) * (all_codes() - zp_in).astype(np.float32)
     scaled = transform(real).astype(np.float32) * (np.float32(1) / np.float32(scale))
     if np.isnan(scaled).any():
-        raise NotAMultiplierError(f"scales of {scale_in:g} and {scale:g} give results that are not finite")
+        raise fixed_point.NotAMultiplierError(f"scales of {scale_in:g} and {scale:g} give results that are not finite")
     # far beyond all quantised values; the reference's conversion is undefined beyond int32
     bounded = np.clip(scaled, -(2.0**30), 2.0**30)
-    return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in bounded)
+    return tuple(min(max(fixed_point.round_half_away(float(v)) + zp, -128), 127) for v in bounded)
 
 
 def sigmoid_scaling(scale: float, shifts: tuple[int, ...]) -> tuple[int, int]:
@@ -229,7 +218,7 @@ class Codes:
 
     def ratio(self, factor: float = 1.0) -> float:
         """The operand's scale times `factor` over the result's."""
-        return real_multiplier(self.opcode, self.dtype, (self.data[0], factor), (self.out[0],), oracle=self.oracle)
+        return fixed_point.real_multiplier(self.opcode, self.dtype, (self.data[0], factor), (self.out[0],), oracle=self.oracle)
 
     @property
     def centred(self) -> npt.NDArray[np.int64]:
@@ -332,7 +321,7 @@ def _sqrt(op: Operator, codes: Codes) -> Expr:
     scale_in, (scale, zp) = codes.data[0], codes.out
     if codes.dtype == "int16":
         return op.call("qnn.sqrt16", [op.operand(0)], Sqrt16Attrs(scale_in, scale, op.result_type().quant))
-    return table_call(op, np.clip(wrap_int32(quantized_sqrt(codes.centred, scale_in, scale) + zp), -128, 127))
+    return table_call(op, np.clip(fixed_point.wrap_int32(quantized_sqrt(codes.centred, scale_in, scale) + zp), -128, 127))
 
 
 @_function("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt", "rsqrt")
@@ -349,14 +338,14 @@ def _rsqrt(op: Operator, codes: Codes) -> Expr:
     if not scale_in:  # only zeros
         return table_call(op, (127,) * 256)
     real = op.real_multiplier(codes.dtype, (1.0,), (float(np.sqrt(scale_in)), codes.out[0]))
-    multiplier, shift = quantize_multiplier(real)
+    multiplier, shift = fixed_point.quantize_multiplier(real)
 
     def inverse(value: int) -> int:
         if value <= 0:
             return 127
-        m, s = inverse_sqrt(value)
-        root = int(multiply_by_quantized_multiplier(1, m, s + 20))
-        return int(requantize(root, multiplier, shift - 20, zero_point=codes.out[1], lo=-128, hi=127))
+        m, s = fixed_point.inverse_sqrt(value)
+        root = int(fixed_point.multiply_by_quantized_multiplier(1, m, s + 20))
+        return int(fixed_point.requantize(root, multiplier, shift - 20, zero_point=codes.out[1], lo=-128, hi=127))
 
     return table_call(op, tuple(inverse(int(value)) for value in codes.centred))
 
@@ -401,17 +390,17 @@ def _clamped(op: Operator, codes: Codes, *, low: float | None, high: float | Non
     scale, zp = codes.data if as_it_is else codes.out
     lo, hi = int_range(codes.dtype)
     if low is not None:
-        lo = max(lo, quantize_value(low, scale, zp))
+        lo = max(lo, fixed_point.quantize_value(low, scale, zp))
     if high is not None:
-        hi = min(hi, quantize_value(high, scale, zp))
+        hi = min(hi, fixed_point.quantize_value(high, scale, zp))
     if lo > hi and not as_it_is:
         op.refuse("no value of the result is in the activation's range", code="E1206")
     x = op.operand(0)
     if as_it_is or codes.data == codes.out:
         return op.call("clip", [x], quantize.ClipAttrs(lo, hi))
-    multiplier, shift = quantize_multiplier(codes.ratio())
+    multiplier, shift = fixed_point.quantize_multiplier(codes.ratio())
     if codes.dtype == "int8":
-        return table_call(op, requantize(codes.centred, multiplier, shift, zero_point=zp, lo=lo, hi=hi))
+        return table_call(op, fixed_point.requantize(codes.centred, multiplier, shift, zero_point=zp, lo=lo, hi=hi))
     return op.call(
         "qnn.requantize8", [x], quantize.Requantize8Attrs(0, multiplier, shift, zp, lo, hi, codes.dtype, op.result_type().quant)
     )
@@ -435,10 +424,12 @@ for _opcode, (_low, _high) in _BOUNDS.items():
 @_function("ABS", "int8 int16 int32 float32", "abs cast qnn.lut", "abs")
 def _abs(op: Operator, codes: Codes) -> Expr:
     """The absolute value; int8 by table, int16 as int32 numbers that are rescaled."""
-    multiplier, shift = quantize_multiplier(codes.ratio())  # equal scales: 1/2 shifted left once, which is exactly 1
+    multiplier, shift = fixed_point.quantize_multiplier(codes.ratio())  # equal scales: 1/2 shifted left once, which is exactly 1
     lo, hi = int_range(codes.dtype)
     if codes.dtype == "int8":
-        return table_call(op, requantize(np.abs(codes.centred), multiplier, shift, zero_point=codes.out[1], lo=lo, hi=hi))
+        return table_call(
+            op, fixed_point.requantize(np.abs(codes.centred), multiplier, shift, zero_point=codes.out[1], lo=lo, hi=hi)
+        )
     size_of = op.call("abs", [op.call("cast", [op.operand(0)], math_ops.CastAttrs("int32"))], math_ops.UnaryAttrs())
     return op.call(
         "qnn.requantize8", [size_of], quantize.Requantize8Attrs(0, multiplier, shift, 0, lo, hi, "int16", op.result_type().quant)
@@ -449,11 +440,11 @@ def _abs(op: Operator, codes: Codes) -> Expr:
 def _hard_swish(op: Operator, codes: Codes) -> Expr:
     """x * relu6(x + 3) / 6; quantised values in the reference's 16-bit fixed point."""
     fine = codes.data[0] / 128  # exact, as is the reference's product in float32
-    out_multiplier, out_exponent = quantize_multiplier(codes.ratio(1 / 128))
+    out_multiplier, out_exponent = fixed_point.quantize_multiplier(codes.ratio(1 / 128))
     if out_exponent > 0:
         op.refuse("the result's scale is too small for the data's", code="E1226")
     real = op.real_multiplier(codes.dtype, (fine,), (3.0 / 32768.0,))
-    relu_multiplier, relu_exponent = quantize_multiplier(real)
+    relu_multiplier, relu_exponent = fixed_point.quantize_multiplier(real)
     x = codes.centred << 7
     relu = _saturated(x << (relu_exponent - 1)) if relu_exponent > 0 else x
     relu = _high_mul16(relu, _narrow16(relu_multiplier))
@@ -474,7 +465,7 @@ def _narrow16(multiplier: int) -> int:
 
 def _divided16(x: Array, exponent: int) -> Array:
     """RoundingDivideByPOT of int16, whose remainder mask is -1 from 2^16 on: it then gives 1, or -1 for negative numbers."""
-    return rounding_divide_by_pot(x, exponent) if exponent < 16 else np.where(x < 0, -1, 1)
+    return fixed_point.rounding_divide_by_pot(x, exponent) if exponent < 16 else np.where(x < 0, -1, 1)
 
 
 def _saturated(x: Array) -> Array:
@@ -500,7 +491,7 @@ def _float_prelu(op: Operator) -> Expr:
 def _prelu(op: Operator, codes: Codes) -> Expr:
     alpha = op.type(1, {"int8"}, what="an alpha")
     scale_alpha, alpha_zp = op.quant(alpha, what="alpha", may_be_zero=True)
-    slopes = quantize_multiplier(codes.ratio()), quantize_multiplier(codes.ratio(scale_alpha))
+    slopes = fixed_point.quantize_multiplier(codes.ratio()), fixed_point.quantize_multiplier(codes.ratio(scale_alpha))
     attrs = PreluAttrs(codes.data[1], alpha_zp, codes.out[1], *slopes, *int_range(codes.dtype), op.result_type().quant)
     return op.call("qnn.prelu", op.operands(0, 1), attrs)
 
@@ -513,12 +504,13 @@ def _float_leaky(op: Operator) -> Expr:
 def _leaky(op: Operator, codes: Codes) -> Expr:
     """x, or alpha * x below 0: LeakyReluPrepare and QuantizeLeakyRelu."""
     alpha = float(op.option("alpha"))
-    identity, slope = quantize_multiplier(codes.ratio()), quantize_multiplier(abs(codes.ratio(alpha)))  # alpha without its sign
+    identity = fixed_point.quantize_multiplier(codes.ratio())
+    slope = fixed_point.quantize_multiplier(abs(codes.ratio(alpha)))  # alpha without its sign
     lo, hi = int_range(codes.dtype)
     if codes.dtype == "int8":
         x = codes.centred
-        below = multiply_by_quantized_multiplier(x, *slope) * int(math.copysign(1, alpha))
-        total = np.where(x >= 0, multiply_by_quantized_multiplier(x, *identity), below) + codes.out[1]
+        below = fixed_point.multiply_by_quantized_multiplier(x, *slope) * int(math.copysign(1, alpha))
+        total = np.where(x >= 0, fixed_point.multiply_by_quantized_multiplier(x, *identity), below) + codes.out[1]
         return table_call(op, np.clip(total, lo, hi))
     if alpha < 0:
         op.refuse("a negative slope on int16 is not supported", code="E1122")
