@@ -12,6 +12,9 @@ from aot.report.measure.report import Report, key_of
 BENCHMARKS = {"instructions": "instructions", "flash": "bytes", "ram": "bytes", "workspace": "bytes", "stack": "bytes"}
 """Totals that github-action-benchmark tracks, with their units; smaller is better for all."""
 
+Failures = Sequence[Mapping[str, Any]]
+"""What is known of each model that has no report (aot.report.measure.report.bundle)."""
+
 
 def kib(number: int | None) -> str:
     """`47.9 KiB`, `4.0 MiB`; below 1 KiB `640 B`; `-` if unknown."""
@@ -43,7 +46,7 @@ def outputs_word(verdict: Mapping[str, Any]) -> str:
     return "exact" if verdict["exact"] else "known fault" if verdict["accepted"] else "DIFFERS"
 
 
-def headline(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> str:
+def headline(reports: Sequence[Report], failures: Failures, findings: Sequence[Finding]) -> str:
     """`3/3 bit-exact, 1 limit exceeded`."""
     over = sum(f.state == "over" for f in findings)
     better = len({(f.key, f.metric) for f in findings if f.state == "improved"})
@@ -52,7 +55,7 @@ def headline(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], f
     return text + (f", {better} figure{'s' if better != 1 else ''} improved" if better else "")
 
 
-def badge(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> dict[str, Any]:
+def badge(reports: Sequence[Report], failures: Failures, findings: Sequence[Finding]) -> dict[str, Any]:
     """The content of a shields.io endpoint: the figures of a single report, or how many models are exact."""
     exact = sum(r["verdict"]["accepted"] for r in reports)
     count = len(reports) + len(failures)
@@ -92,7 +95,7 @@ def _attr(text: object) -> str:
     return quoteattr(str(text).translate(_CONTROL))
 
 
-def junit(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> str:
+def junit(reports: Sequence[Report], failures: Failures, findings: Sequence[Finding]) -> str:
     """JUnit XML: one suite per board; a case for each verdict, each limit, and each model that could not be reported."""
     board_of = {key_of(r): r["board"] for r in reports}
     cases = [(r["board"], key_of(r), *_verdict_case(r["verdict"])) for r in reports]

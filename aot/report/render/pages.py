@@ -32,19 +32,17 @@ from aot.report.render.blocks import (
     page,
 )
 from aot.report.render.drawings import flash_map, legend, memory_plan, middle
-from aot.report.render.formats import headline, kib, outputs_word, short
+from aot.report.render.formats import Failures, headline, kib, outputs_word, short
 from aot.support.text import does_of
+
+Changes = Mapping[str, Any] | None
+"""What moved since the baseline (aot.report.measure.gate); None without a baseline."""
 
 # ---- the pages: verdicts and totals of all models, then a chapter for each
 
 
-def report_html(
-    reports: Sequence[Report],
-    failures: Sequence[Mapping[str, Any]],
-    findings: Sequence[Finding],
-    changes: Mapping[str, Any] | None = None,
-) -> str:
-    """The page of reports; `changes` since the baseline, if there is one (aot.report.measure.gate)."""
+def report_html(reports: Sequence[Report], failures: Failures, findings: Sequence[Finding], changes: Changes = None) -> str:
+    """The page of reports, with their `changes`."""
     pairs = {key_of(p): p for p in changes["pairs"]} if changes is not None else {}
     usual = usual_per_mac(reports)
     single = len(reports) == 1 and not failures
@@ -494,7 +492,7 @@ def flash_section(report: Report, *, prefix: str) -> list[Block]:
 # ---- failures, differences, fingerprint
 
 
-def failure_blocks(failures: Sequence[Mapping[str, Any]], *, level: int) -> list[Block]:
+def failure_blocks(failures: Failures, *, level: int) -> list[Block]:
     """Models that could not be reported, and why."""
     rows = [(f["model"], f["board"], "; ".join(f"{p['code']} {p['message']}" for p in f["problems"])) for f in failures]
     table = Table(("model", "board", "why"), rows, "not reported", left=3, cut=1000)
@@ -544,13 +542,8 @@ def _fit(parts: Sequence[Sequence[Block]]) -> str:
     return text
 
 
-def report_markdown(
-    reports: Sequence[Report],
-    failures: Sequence[Mapping[str, Any]],
-    findings: Sequence[Finding],
-    changes: Mapping[str, Any] | None = None,
-) -> str:
-    """Verdict and totals of all models (with the change from the baseline, if there is one), then folded details."""
+def report_markdown(reports: Sequence[Report], failures: Failures, findings: Sequence[Finding], changes: Changes = None) -> str:
+    """Verdict and totals of all models, with their `changes`, then folded details."""
     pairs = {key_of(p): p for p in changes["pairs"]} if changes is not None else {}
     parts: list[Sequence[Block]] = [[Heading(headline(reports, failures, findings), 2)], _matrix(reports, pairs)]
     parts.append(failure_blocks(failures, level=3))
