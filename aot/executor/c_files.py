@@ -26,9 +26,6 @@ from aot.tir.functor import walk
 from aot.tir.stmt import CallPrim, If, Let, Region, Stmt, While
 from aot.version import __version__
 
-_LONGEST = 48
-"""Characters of a tensor's name in C."""
-
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -105,6 +102,10 @@ class PlaceNames:
     of_region: Mapping[int, str]
     of_tensor: Mapping[tuple[str, int], str]
     offsets: Mapping[str, int]
+
+
+_LONGEST = 48
+"""Characters of a tensor's name in C."""
 
 
 def name_places(module: TirModule, main: Main) -> PlaceNames:

@@ -480,7 +480,7 @@ class _Graph:
             shape = self.shapes[expr.span.tensor]
         full = replace(type_, shape=shape, quant=None)
         rows = shape[1] if len(shape) == 4 and shape[0] == 1 and shape[1] else 1
-        self.tensors.append(RowTensor(expr.span.name, rows, full.nbytes // rows))
+        self.tensors.append(RowTensor(rows, full.nbytes // rows))
         self.images.append(shape)
         return len(self.tensors) - 1
 
@@ -506,7 +506,7 @@ class _Graph:
         types: tuple[Type, ...] = expr.type.fields if isinstance(expr.type, TupleType) else (expr.type,)
         outputs = tuple(self.tensor(expr, t) for t in types if isinstance(t, TensorType))
         inside = max(whole_tensor_bound(_Graph(f, {}).graph("user")) for f in inner_functions(expr))
-        self.tensors.append(RowTensor("inside", 1, inside))
+        self.tensors.append(RowTensor(1, inside))
         self.images.append(())
         reads = [Read(t) for o in operands(expr) for t in self.refs[id(o)] if t is not None]
         self.ops.append(RowOp(tuple(reads), (*outputs, len(self.tensors) - 1), row_local=False))

@@ -28,21 +28,11 @@ from aot.support.dataclass import dataclass
 NEVER = 1 << 40
 """Later than every step and every row."""
 
-CHAIN_LENGTH = 400
-"""Most operators in one chain: rows are requested recursively."""
-
-WORK = 2_000_000
-"""Rows to compute in total, over all chains tried; after that the best bound so far is the answer."""
-
-SET_UP = 20
-"""What each operator of a chain adds to the count of WORK, besides the rows that it computes."""
-
 
 @dataclass(frozen=True, slots=True)
 class RowTensor:
     """`rows` of `row_bytes` bytes each; a tensor without rows counts as one row."""
 
-    name: str
     rows: int
     row_bytes: int
 
@@ -107,6 +97,16 @@ class RowBound:
     def optimal(self) -> bool:
         """Whether this is the bound over all chains."""
         return self.nbytes == self.lower_bound
+
+
+CHAIN_LENGTH = 400
+"""Most operators in one chain: rows are requested recursively."""
+
+WORK = 2_000_000
+"""Rows to compute in total, over all chains tried; after that the best bound so far is the answer."""
+
+SET_UP = 20
+"""What each operator of a chain adds to the count of WORK, besides the rows that it computes."""
 
 
 def streaming_bound(graph: RowGraph) -> RowBound:

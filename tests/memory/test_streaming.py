@@ -23,7 +23,7 @@ NETS = Path(__file__).parents[3] / "shared" / "models" / "nets"
 def chain(*tensors: tuple[int, int], reads: tuple[Read, ...], local: bool = True) -> RowGraph:
     """Tensor k + 1 is made from tensor k; each tensor is (rows, bytes of a row)."""
     ops = tuple(RowOp((read,), (k + 1,), row_local=local) for k, read in enumerate(reads))
-    named = tuple(RowTensor(f"t{k}", *t) for k, t in enumerate(tensors))
+    named = tuple(RowTensor(*t) for t in tensors)
     return RowGraph(named, ops, (0,), (len(tensors) - 1,))
 
 
@@ -59,7 +59,7 @@ def test_rows_that_a_stride_leaves_out_are_not_made() -> None:
 
 
 def test_skip_of_a_residual_block_stays_until_it_is_added() -> None:
-    tensors = tuple(RowTensor(n, 10, 100) for n in "xabs")
+    tensors = tuple(RowTensor(10, 100) for _ in "xabs")
     ops = (
         RowOp((Read(0, extent=3, before=1),), (1,), row_local=True),
         RowOp((Read(1, extent=3, before=1),), (2,), row_local=True),
@@ -80,12 +80,12 @@ def test_cutting_where_a_tensor_is_small() -> None:
 def random_net(seed: int) -> RowGraph:
     """Windows of one to three rows over one or two tensors before, each 12 rows high."""
     rng = random.Random(seed)
-    tensors, ops = [RowTensor("x", 12, 40)], []
+    tensors, ops = [RowTensor(12, 40)], []
     for k in range(7):
         extents = [rng.choice((1, 3)) for _ in range(rng.randint(1, 2))]
         reads = {max(0, k - n): Read(max(0, k - n), extent=e, before=e // 2) for n, e in enumerate(extents)}
         ops.append(RowOp(tuple(reads.values()), (k + 1,), row_local=rng.random() < 0.9))
-        tensors.append(RowTensor(f"t{k}", 12, rng.randint(1, 60)))
+        tensors.append(RowTensor(12, rng.randint(1, 60)))
     return RowGraph(tuple(tensors), tuple(ops), (0,), (7,))
 
 

@@ -47,9 +47,6 @@ from aot.topi.layer.im2col import TapLoop, TapSource, border_groups
 from aot.topi.layer.requant import channel_params
 from aot.topi.strategy import Group, Lowered, register_planned
 
-MOST_UNROLLED = 3
-"""Most segments that are written one after another; more than this run in a loop."""
-
 
 @dataclass(frozen=True, slots=True)
 class Runs:
@@ -67,6 +64,10 @@ def _tap_loop(taps: int) -> TapLoop:
         return TapLoop(0, taps)
     loops = (TapLoop(unroll, taps % unroll) for unroll in range(MAX_UNROLL // 2, MAX_UNROLL + 1))
     return min(loops, key=lambda loop: (loop.instructions(taps) + (loop.unroll + loop.rest) // 4, loop.unroll))
+
+
+MOST_UNROLLED = 3
+"""Most segments that are written one after another; more than this run in a loop."""
 
 
 class PhaseStream(ChainStream):

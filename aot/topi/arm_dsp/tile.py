@@ -72,7 +72,7 @@ from aot.topi.arm_dsp.weights import (
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_instructions, lowered, match_for, match_layer, open_io
 from aot.topi.layer.im2col import RunBytes, RunPacker, WindowRuns, data_align, first_pixel, is_rows, match_rows, window_at
 from aot.topi.layer.planes import channel_blocks, counted
-from aot.topi.layer.requant import HighMultiply, Requant, plan_requantize
+from aot.topi.layer.requant import HighMultiply, plan_requantize
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 
 MAX_ROWS, CHUNK = 2, 512
@@ -443,22 +443,18 @@ register_impl(OpImplementation("arm_dsp.dense_w8_direct_few", "nn.dense", accept
 # ---- rows with large sums ----
 
 
-LIMIT = 1 << 16
-"""Most that the weights' magnitudes of a segment may sum up to, so that the sum of products with bytes is below 2^23."""
-
-_SHORT, _GENERAL = 6, 22
-"""Approximate instructions of a requantisation."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Segments:
     """A layer whose reduction is cut into segments of `quads` quads."""
 
     layer: FusedLayer
-    requant: Requant
     stream: PackedWeights
     segments: int
     quads: int
+
+
+LIMIT = 1 << 16
+"""Most that the weights' magnitudes of a segment may sum up to, so that the sum of products with bytes is below 2^23."""
 
 
 def plan_segments(group: Group, target: Target) -> _Segments | None:
@@ -477,7 +473,7 @@ def plan_segments(group: Group, target: Target) -> _Segments | None:
         if int(np.abs(matrix).reshape(layer.channels, segments, -1).sum(axis=2).max()) < LIMIT:
             requant = plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target)
             stream = PackedWeights(matrix, layer.bias, requant, block=CHANNELS, segments=segments)
-            return _Segments(layer, requant, stream, segments, quads)
+            return _Segments(layer, stream, segments, quads)
     return None
 
 
@@ -520,9 +516,13 @@ def _segments_block(
         io.store((m, n * CHANNELS + j), value)
 
 
+_SHORT, _GENERAL = 6, 22
+"""Approximate instructions of a requantisation."""
+
+
 def _instructions(plan: _Segments, depth: int) -> int:
     """Return the instructions of one row (from counts under QEMU)."""
-    each = (_SHORT if isinstance(plan.requant, HighMultiply) else _GENERAL) + plan.stream.fields_loaded + 2
+    each = (_SHORT if isinstance(plan.stream.requant, HighMultiply) else _GENERAL) + plan.stream.fields_loaded + 2
     total = W8.run_instructions(depth) + 6
     for count in plan.stream.counts:
         segment = (2 + 3 * count) * plan.quads + 3 * (plan.quads // MAX_UNROLL) + 6 * count + 10

@@ -621,14 +621,6 @@ def _emit_row(form: RowDotForm, operands: Operands) -> BlockText:
 
 
 OPERATOR = "nn.dense_float"
-LEAST_CHANNELS = 5
-"""Fewest channels of a block, if the layer has more."""
-MOST_PRODUCTS = 80
-"""Most products per iteration of the loop over taps; up to twice as many are unrolled completely."""
-HARDLY_MORE = 1.01
-"""Factor by which a cost may exceed the least one."""
-AROUND = 12
-"""Instructions, and half the cycles, around a block of assembly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -642,6 +634,16 @@ class Blocks:
     @property
     def price(self) -> tuple[int, int]:
         return self.form.price(blocks=self.count, trips=self.trips)
+
+
+LEAST_CHANNELS = 5
+"""Fewest channels of a block, if the layer has more."""
+MOST_PRODUCTS = 80
+"""Most products per iteration of the loop over taps; up to twice as many are unrolled completely."""
+HARDLY_MORE = 1.01
+"""Factor by which a cost may exceed the least one."""
+AROUND = 12
+"""Instructions, and half the cycles, around a block of assembly."""
 
 
 def plan_row(group: Group) -> FloatLayer | None:

@@ -345,22 +345,6 @@ def add_clamped(pixels: int, channels: int, clamp: Clamp) -> TensorIntrin:
 # pixels.
 
 
-UNROLL = 8
-"""Taps per loop iteration, if the number of taps allows it."""
-
-DIRECT_UNROLL = 4
-"""With weights that are widened where they are used."""
-
-MOST_UNROLLED = 7
-"""Most columns of a depthwise window whose taps are unrolled; more columns are in a loop."""
-
-MANY = 4
-"""Neighbouring pixels that a layer with one channel computes together."""
-
-ENOUGH = 32
-"""Pixels per widening of the weights: more would be slightly faster, but would prevent the result from overlapping the data."""
-
-
 @dataclass(frozen=True, slots=True)
 class Tile:
     """Neighbouring pixels: column of the first, start of its data, taps left out before it, number of runs, taps per run."""
@@ -387,6 +371,22 @@ class Spread:
 
     def pixel(self, row: Expr, x: Expr) -> Expr:
         return row + x * self.strides[1]
+
+
+UNROLL = 8
+"""Taps per loop iteration, if the number of taps allows it."""
+
+DIRECT_UNROLL = 4
+"""With weights that are widened where they are used."""
+
+MOST_UNROLLED = 7
+"""Most columns of a depthwise window whose taps are unrolled; more columns are in a loop."""
+
+MANY = 4
+"""Neighbouring pixels that a layer with one channel computes together."""
+
+ENOUGH = 32
+"""Pixels per widening of the weights: more would be slightly faster, but would prevent the result from overlapping the data."""
 
 
 class WindowKernel:

@@ -342,10 +342,6 @@ def convolve_instructions(lines: Lines, channels: int) -> int:
     return int(executed(convolve_text(lines, loop=channels > 1), trips)) + 6
 
 
-SCRATCH = 6144
-"""Most bytes for the taps of a band with more than one line."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Plan:
     layer: FusedLayer
@@ -390,6 +386,10 @@ def _as_depthwise(layer: FusedLayer | None) -> FusedLayer | None:
     a = layer.attrs
     attrs = DepthwiseConv2DAttrs(a.strides, a.padding, a.dilation, a.input_zp, a.pad_value, layer.channels)
     return replace(layer, weight=layer.weight[..., 0].transpose(1, 2, 0), attrs=attrs)
+
+
+SCRATCH = 6144
+"""Most bytes for the taps of a band with more than one line."""
 
 
 def _plan(group: Group, target: Target) -> _Plan | None:

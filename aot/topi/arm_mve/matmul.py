@@ -107,8 +107,6 @@ MOST_UNROLLED = 12
 """Most vectors of a contiguous window without a loop over them."""
 UNROLL = 8
 """Vectors per iteration of the loop over them."""
-MOST_ROWS = 40
-"""Most vectors of a window with several rows, which has no loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +330,10 @@ class _Plan:
     requant: VectorRequant
     tile: Tile | None
     direct: Tile | None
+
+
+MOST_ROWS = 40
+"""Most vectors of a window with several rows, which has no loops."""
 
 
 def _plan(group: Group, target: Target, *, direct: bool) -> _Plan | None:

@@ -384,9 +384,6 @@ SOURCE_BITS = 40
 SOURCE = 1 << SOURCE_BITS
 HALF = SOURCE >> 1
 
-MAX_RUNS = 1 << 17
-MAX_NESTS = 12
-
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -420,6 +417,10 @@ def codes_of(source: int, shape: tuple[int, ...]) -> Codes:
 def source_numbers(codes: Codes) -> Codes:
     """The number of each code's source; 0 for plain values."""
     return (codes + HALF) >> SOURCE_BITS
+
+
+MAX_RUNS = 1 << 17
+MAX_NESTS = 12
 
 
 def find_nests(codes: Codes) -> list[Nest] | None:

@@ -258,9 +258,6 @@ def code_of_table(_b: IRBuilder, x: Expr, table: Buffer) -> Expr:
 
 # ---- ADD ----
 
-FACTOR_LIMIT = 1 << 23
-"""Bound of the magnitude of factors, so that 256 times a factor fits a word."""
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -305,6 +302,10 @@ class Factors:
     def numbers(self) -> tuple[Expr, Expr, Expr]:
         """The operands a, b and bias of a block."""
         return imm(self.a), imm(self.b), imm(self.bias)
+
+
+FACTOR_LIMIT = 1 << 23
+"""Bound of the magnitude of factors, so that 256 times a factor fits a word."""
 
 
 def factors_of(attrs: AddAttrs) -> Factors | None:
