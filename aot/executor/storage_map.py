@@ -8,18 +8,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from aot.errors import AotError, Problem, TargetError, UsageError
+from aot.executor import copy_elision
 from aot.executor.config import Io
-from aot.executor.copy_elision import (
-    Operand,
-    call_distances,
-    in_place_results,
-    merge_alignments,
-    reads_before_writes,
-    with_aliases,
-    with_gathered_rows,
-    with_windows,
-    without_copies,
-)
 from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef, check_lowered
 from aot.ir.module import in_phase
 from aot.memory.circular_state import Rings
@@ -90,7 +80,7 @@ def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
         if not writes or any(i > writes[0] for i in reads):
             continue
         if writes[0] not in reads or (
-            len(writes) == 1 and reads_before_writes(lowered, lowered.calls[writes[0]], read=old, written=root)
+            len(writes) == 1 and copy_elision.reads_before_writes(lowered, lowered.calls[writes[0]], read=old, written=root)
         ):
             old_of[root] = old
     return old_of
@@ -279,7 +269,7 @@ class _Builder:
         self.storages: list[Storage] = []
         self.places: dict[TensorRef, StorageInfo] = {}
         self.renewed = in_place_states(lowered)
-        self.aligns = merge_alignments(alignments(lowered), {**over, **self.renewed})
+        self.aligns = copy_elision.merge_alignments(alignments(lowered), {**over, **self.renewed})
 
     def layout(self, *, spread: bool) -> StorageMap:
         """Decide all places, plan the workspace, and verify the plan (E9005)."""
@@ -403,9 +393,9 @@ class _Builder:
             for tensor in call.tensors:
                 root, offset = lowered.place_in_root(tensor)
                 key = "" if tensor in call.outputs and places[root].key in there else places[root].key
-                operands.append(Operand(key, offset, root.type.nbytes))
-            operands += [Operand(name) for name in scratch]
-            return Step(reads + there, writes + scratch, call_distances(lowered.kernel(call), operands, funcs))
+                operands.append(copy_elision.Operand(key, offset, root.type.nbytes))
+            operands += [copy_elision.Operand(name) for name in scratch]
+            return Step(reads + there, writes + scratch, copy_elision.call_distances(lowered.kernel(call), operands, funcs))
 
         steps = tuple(map(step, lowered.calls, scratch))
         moves = [(place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace"]
@@ -443,7 +433,7 @@ def make_layout(lowered: LoweredModule, *, spread: bool = False) -> StorageMap:
     If kernels may write exactly over an operand, a plan with these tensors in one place is tried first, and one without if that
     is not proven to be the smallest.  With `spread`, buffers are in faster pools if that needs no more bytes.
     """
-    over = in_place_results(lowered)
+    over = copy_elision.in_place_results(lowered)
     layout = _Builder(lowered, over).layout(spread=False)
     if over and not (layout.plan.optimal and layout.unfit is None):
         apart = _Builder(lowered, {}).layout(spread=False)
@@ -522,15 +512,15 @@ def plan_lowered(lowered: LoweredModule, visiting: Collection[int] = ()) -> Plan
     A tensor that is computed part by part is live earlier.  `visiting`: numbers of states whose windows are in the workspace.
     """
     check_lowered(lowered)
-    lowered = without_copies(lowered)
+    lowered = copy_elision.without_copies(lowered)
     if lowered.states and not has_fixed_layout(lowered):
-        lowered = with_windows(lowered, visiting)
+        lowered = copy_elision.with_windows(lowered, visiting)
         check_lowered(lowered)
     best, layout = _with_gathers(lowered) if lowered.states else (lowered, make_layout(lowered))
     lowered = best
     limit = layout.whole if lowered.config.tight else max(layout.whole, liveness_bound(layout.buffers))
     for kind in ({"slices": True, "parts": True}, {"slices": True, "parts": False}, {"slices": False, "parts": True}):
-        trial = with_aliases(lowered, **kind)
+        trial = copy_elision.with_aliases(lowered, **kind)
         if len(trial.calls) >= len(best.calls):
             continue
         check_lowered(trial)
@@ -545,7 +535,7 @@ def _with_gathers(lowered: LoweredModule) -> tuple[LoweredModule, StorageMap]:
     layout = make_layout(lowered)
     if not lowered.controls:
         for most in (layout.whole, layout.whole // 2):
-            trial = with_gathered_rows(lowered, most)
+            trial = copy_elision.with_gathered_rows(lowered, most)
             if trial.calls == lowered.calls:
                 break
             check_lowered(trial)

@@ -15,22 +15,11 @@ from aot.ir.module import IRModule
 from aot.ir.transform import PassContext, Sequential, prim_func_pass, unwatched
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, is_int
+from aot.tir import functor
 from aot.tir.arith import Interval, Intervals, fits
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer, flat_index
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var, cast
 from aot.tir.function import PrimFunc
-from aot.tir.functor import (
-    Cloner,
-    accesses,
-    bodies,
-    children,
-    expressions,
-    free_vars,
-    map_bodies,
-    map_children,
-    map_expressions,
-    walk,
-)
 from aot.tir.intrin import Intrin, TensorIntrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 from aot.tir.verify import verify
@@ -76,17 +65,17 @@ class _Simplifier:
         return tuple(out)
 
     def _stmt(self, stmt: Stmt) -> tuple[Stmt, ...]:
-        new = map_expressions(stmt, self.expr)
+        new = functor.map_expressions(stmt, self.expr)
         match new:
             case For():
                 return self._for(new)
             case If(cond, then, orelse):
                 if isinstance(cond, Imm):
                     return self.body(then if cond.value else orelse)
-                new = map_bodies(new, self.body)
-                return (new,) if any(bodies(new)) else ()
+                new = functor.map_bodies(new, self.body)
+                return (new,) if any(functor.bodies(new)) else ()
             case While():
-                return (map_bodies(new, self.body),)
+                return (functor.map_bodies(new, self.body),)
             case Let(var, value):
                 if isinstance(value, (Imm, Var)):
                     self._values[var] = value
@@ -131,7 +120,7 @@ class _Simplifier:
         return Imm(low, expr.dtype) if low == high else expr
 
     def _simplify(self, expr: Expr) -> Expr:
-        new = self._constant(map_children(expr, self.expr))
+        new = self._constant(functor.map_children(expr, self.expr))
         kind: type = type(new)
         if kind is BinOp:
             return self._binop(new)  # type: ignore[arg-type]
@@ -240,8 +229,8 @@ def _without_dead(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         read: set[Buffer] = set()
         local: set[Buffer] = set()
         exprs: list[Expr] = []
-        for stmt in walk(body):
-            exprs += expressions(stmt)
+        for stmt in functor.walk(body):
+            exprs += functor.expressions(stmt)
             if isinstance(stmt, (Block, CallPrim)):
                 read |= {o.buffer for o in stmt.operands if isinstance(o, Region)}
             if isinstance(stmt, Allocate):
@@ -268,7 +257,7 @@ def _uses(stack: list[Expr], variables: set[Var], read: set[Buffer]) -> None:
                 continue
             if kind is Load:
                 read.add(top.buffer)  # type: ignore[union-attr]
-            stack += children(top)
+            stack += functor.children(top)
 
 
 def _drop(body: tuple[Stmt, ...], *, used: set[Var], dead: set[Buffer]) -> tuple[Stmt, ...]:
@@ -280,8 +269,8 @@ def _drop(body: tuple[Stmt, ...], *, used: set[Var], dead: set[Buffer]) -> tuple
             case Allocate(buffer=buffer) | Store(buffer=buffer) if buffer in dead:
                 continue
             case _:
-                new = map_bodies(stmt, lambda inner: _drop(inner, used=used, dead=dead))
-                if isinstance(new, While) or not bodies(new) or any(bodies(new)):
+                new = functor.map_bodies(stmt, lambda inner: _drop(inner, used=used, dead=dead))
+                if isinstance(new, While) or not functor.bodies(new) or any(functor.bodies(new)):
                     out.append(new)
     changed = len(out) != len(body) or any(a is not b for a, b in zip(out, body, strict=True))
     return tuple(out) if changed else body
@@ -310,17 +299,17 @@ def _flattened(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _stmt(stmt: Stmt) -> Stmt:
-    new = map_expressions(stmt, _expr)
+    new = functor.map_expressions(stmt, _expr)
     if isinstance(new, Store) and len(new.indices) != 1:
         return Store(new.buffer, (flat_index(new.buffer, new.indices),), new.value, new.dtype)
-    return map_bodies(new, _flattened)
+    return functor.map_bodies(new, _flattened)
 
 
 def _expr(expr: Expr) -> Expr:
     kind: type = type(expr)
     if kind is Imm or kind is Var:
         return expr
-    new = map_children(expr, _expr)
+    new = functor.map_children(expr, _expr)
     if type(new) is Load and len(new.indices) != 1:
         return Load(new.buffer, (flat_index(new.buffer, new.indices),), new.dtype)
     return new
@@ -349,7 +338,7 @@ def _unrolled(body: tuple[Stmt, ...], *, where: str) -> tuple[Stmt, ...]:
         if isinstance(stmt, For) and stmt.kind == "unroll":
             out.extend(_copies(stmt, where=where))
         else:
-            out.append(map_bodies(stmt, lambda inner: _unrolled(inner, where=where)))
+            out.append(functor.map_bodies(stmt, lambda inner: _unrolled(inner, where=where)))
     return tuple(out)
 
 
@@ -359,7 +348,7 @@ def _copies(loop: For, *, where: str) -> list[Stmt]:
         raise internal(f"the loop over {loop.var.name} cannot be unrolled, because its bounds are not constant", where=where)
     out: list[Stmt] = []
     for value in range(int(loop.start.value), int(loop.stop.value), loop.step):
-        copy = Cloner({loop.var: Imm(value, loop.var.dtype)}).body(loop.body)
+        copy = functor.Cloner({loop.var: Imm(value, loop.var.dtype)}).body(loop.body)
         out.extend(_unrolled(copy, where=where))
     return out
 
@@ -445,7 +434,7 @@ def few_scalars(funcs: Sequence[PrimFunc], scalars: int) -> bool:
 
     If an FPU block needs many registers, numbers have to stay constants.
     """
-    blocks = (s for s in walk(funcs[0].body) if isinstance(s, Block))
+    blocks = (s for s in functor.walk(funcs[0].body) if isinstance(s, Block))
     is_crowded = any(s.intrin.requires == "vfp" and len(s.operands) > _MOST_OPERANDS for s in blocks)
     return len(funcs) > 1 and scalars <= 8 and not is_crowded
 
@@ -567,14 +556,14 @@ def _parametrised(group: Sequence[PrimFunc], slots: Sequence[Column | None], tab
 def _fixed_loops(func: PrimFunc) -> set[Var]:
     """Variables of loops that must keep constant bounds: unrolled loops and those that index local buffers."""
     fixed: set[Var] = set()
-    for stmt in walk(func.body):
+    for stmt in functor.walk(func.body):
         if isinstance(stmt, For) and stmt.kind == "unroll":
             fixed.add(stmt.var)
-        for access in accesses(stmt):
+        for access in functor.accesses(stmt):
             if type(access) is not Region and access.buffer.scope == "local":
                 for index in access.indices:  # type: ignore[union-attr]
                     if type(index) is not Imm:
-                        fixed |= free_vars(index)
+                        fixed |= functor.free_vars(index)
     return fixed
 
 
@@ -715,7 +704,7 @@ class _Parametrise:
             same = len({f.buffers[i].shape for f in group}) == 1
             buffers[b] = b if same else replace(b, shape=(UNKNOWN_EXTENT,))
         kinds: dict[str, Any] = {kind: tuple(buffers[b] for b in getattr(first, kind)) for kind in _KINDS}
-        return replace(first, body=Cloner(buffers=dict(buffers)).body(body), **kinds)
+        return replace(first, body=functor.Cloner(buffers=dict(buffers)).body(body), **kinds)
 
     def _body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(self._stmt(s) for s in body)
@@ -732,7 +721,7 @@ class _Parametrise:
             case Let(value=value):
                 return replace(stmt, value=self._expr(value))
             case If(cond):
-                return map_bodies(replace(stmt, cond=self._expr(cond)), self._body)
+                return functor.map_bodies(replace(stmt, cond=self._expr(cond)), self._body)
             case While(test, cond, body):
                 test = self._body(test)
                 return replace(stmt, test=test, cond=self._expr(cond), body=self._body(body))

@@ -122,7 +122,7 @@ def test_memory_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     late = g.concat([g.pool(g.slice(peak, k, 1)) for k in range(8)])
     model = g.b.build([x], [g.concat([early, late])])
     with monkeypatch.context() as patch:
-        patch.setattr("aot.executor.storage_map.with_aliases", lambda lowered, **_: lowered)
+        patch.setattr("aot.executor.copy_elision.with_aliases", lambda lowered, **_: lowered)
         plain = compile_model(model, target="host")
     for tight, limit in ((False, liveness_bound(plain.layout.buffers)), (True, plain.layout.plan.size)):
         planned = plan_lowered(replace(plain.lowered, config=replace(plain.lowered.config, tight=tight)))
