@@ -18,8 +18,8 @@ from aot.driver.options import Options
 from aot.executor.artifact import Artifact
 from aot.memory.memory_pools import Pooling
 from aot.micro.board import Board, Memory, board_names, load_board
+from aot.micro.build.image import symbol_addresses
 from aot.micro.build.project import MODES, prepare
-from aot.micro.run.gdb import symbols
 from aot.micro.run.runner import run
 from aot.support.memory_pool import Pool
 from tests.micro.run.test_gdb import LINK, QEMU
@@ -72,7 +72,7 @@ def look_at(elf: Path, board: Board) -> None:
         text = next(s for s in sections if s.name == ".text")
         data = text.data()
     code, stack = board.region(board.code), board.region(board.data)
-    assert symbols(elf)["aot_vectors"] == text["sh_addr"] == code.origin
+    assert symbol_addresses(elf)["aot_vectors"] == text["sh_addr"] == code.origin
     assert code.origin % ALIGN == 0
     top, reset = struct.unpack_from("<2I", data)
     assert stack.origin < top <= stack.origin + stack.size

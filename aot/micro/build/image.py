@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
@@ -36,10 +37,11 @@ _LIBM = '#include "aot/libm.h"'
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """One input section of the image, and the object or library member that it comes from."""
+class Piece:
+    """One input section as the linker placed it, and the object or library member that it comes from."""
 
     name: str
+    address: int
     size: int
     origin: str
 
@@ -91,23 +93,38 @@ def copied_constants(elf: Path, board: Board) -> dict[str, int]:
     return copied
 
 
-def defined_symbols(elf: Path) -> set[str]:
-    """Names of all functions and objects in the image."""
+class ElfSymbol(NamedTuple):
+    """A row of an ELF's symbol table; `kind`: such as STT_FUNC, `section`: an index, or such as SHN_UNDEF."""
+
+    name: str
+    address: int
+    size: int
+    kind: str
+    section: int | str
+
+
+def elf_symbols(elf: Path) -> list[ElfSymbol]:
+    """The symbol table of an ELF; empty if it has none."""
     with elf.open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".symtab")
-        if not isinstance(table, SymbolTableSection):
-            return set()
-        return {s.name for s in table.iter_symbols() if s["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT", "STT_NOTYPE")}
+        rows = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+        return [ElfSymbol(s.name, s["st_value"], s["st_size"], s["st_info"]["type"], s["st_shndx"]) for s in rows]
 
 
-def input_sections(map_file: Path) -> list[Section]:
+def symbol_addresses(elf: Path) -> dict[str, int]:
+    """Addresses by name."""
+    return {s.name: s.address for s in elf_symbols(elf)}
+
+
+def input_sections(map_file: Path) -> list[Piece]:
     """The linked input sections, from the linker's map; `origin` is an object's path or `libgcc.a(_divdi3.o)`."""
     text = map_file.read_text(encoding="utf-8", errors="replace").partition("Linker script and memory map")[2]
-    sections = []
-    for name, _, size, origin in _INPUT.findall(text):
+    pieces = []
+    for name, address, size, origin in _INPUT.findall(text):
         member = _MEMBER.search(origin)
-        sections.append(Section(name, int(size, 16), f"{member.group(1)}({member.group(2)})" if member else origin))
-    return [s for s in sections if s.size]
+        where = f"{member.group(1)}({member.group(2)})" if member else origin
+        pieces.append(Piece(name, int(address, 16), int(size, 16), where))
+    return [p for p in pieces if p.size]
 
 
 def is_integer_model(artifact: Artifact) -> bool:
@@ -148,12 +165,13 @@ def inspect_image(project: Project) -> ImageReport:
         bss=bss, workspace=workspace, copied=copied, flash=code + constants + data,
         ram=data + bss + workspace + sum(copied.values()), stack_bound=bound.bytes, stack_path=bound.path,
         harness_code=whole.get(".text", 0) + whole.get(".ARM.exidx", 0) - code, runtime=tuple(used),
-        problems=_problems(project, defined_symbols(elf), used, bound),
+        problems=_problems(project, elf, used, bound),
     )  # fmt: skip
 
 
-def _problems(project: Project, symbols: set[str], used: list[str], bound: StackBound) -> tuple[str, ...]:
-    problems = [f"heap: {s}" for s in sorted(symbols) if HEAP.match(s)]
+def _problems(project: Project, elf: Path, used: list[str], bound: StackBound) -> tuple[str, ...]:
+    named = {s.name for s in elf_symbols(elf) if s.kind in ("STT_FUNC", "STT_OBJECT", "STT_NOTYPE")}
+    problems = [f"heap: {s}" for s in sorted(named) if HEAP.match(s)]
     problems += bound.problems
     libraries = [u for u in used if u.endswith(")") and not u.startswith("libgcc.a(")]
     if is_integer_model(project.artifact):

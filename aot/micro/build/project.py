@@ -216,14 +216,19 @@ def _write_if_changed(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def render(template: str, **values: Any) -> str:
-    """A whole file from aot/template/<template>; an unknown name in it is an error."""
-    folder = Path(__file__).resolve().parents[2] / "template"
+def templates(folder: str = "", **settings: Any) -> jinja2.Environment:
+    """The templates of whole files in aot/template/<folder>; an unknown name in one is an error."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder), undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
-    )
+        loader=jinja2.FileSystemLoader(Path(__file__).resolve().parents[2] / "template" / folder),
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False, **settings,
+    )  # fmt: skip
     environment.filters.update(FILTERS)
-    return environment.get_template(template).render(**values)
+    return environment
+
+
+def render(template: str, **values: Any) -> str:
+    """A whole file from aot/template/<template>."""
+    return templates().get_template(template).render(**values)
 
 
 def linker_script(board: Board, places: Places, pools: Sequence[Row]) -> str:

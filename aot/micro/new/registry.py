@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 
 from aot.errors import internal
 from aot.executor.artifact import Artifact
 from aot.micro.board import EMULATED, Board
 from aot.micro.build.image import is_integer_model
-from aot.micro.build.project import Places, choose_places
+from aot.micro.build.project import Places, choose_places, templates
 from aot.support.dataclass import dataclass
 from aot.support.names import c_identifier
-from aot.support.quote import FILTERS
 from aot.system.files import data_folder
 from aot.version import __version__
 
@@ -136,13 +133,8 @@ def model_values(artifact: Artifact) -> dict[str, Any]:
 
 
 def render(template: str, **values: Any) -> str:
-    """A whole file from aot/template/project/<template>; an unknown name in it is an error."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).resolve().parents[2] / "template" / "project"),
-        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True, autoescape=False,
-    )  # fmt: skip
-    environment.filters.update(FILTERS)
-    return environment.get_template(template).render(**values)
+    """A whole file from aot/template/project/<template>."""
+    return templates("project", trim_blocks=True, lstrip_blocks=True).get_template(template).render(**values)
 
 
 def project_files(

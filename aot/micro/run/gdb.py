@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from aot.errors import Problem, ToolchainError, VerificationError
 from aot.micro.board import MAX_TIMEOUT, Board, GdbLink
+from aot.micro.build.image import symbol_addresses
 from aot.micro.run.qemu import Finished, function_at
 from aot.micro.run.rsp import ANSWER_SECONDS, FLASH_SECONDS, Client, ClosedError, LateError, NoAnswerError, Region, fault, fitting
 from aot.support.dataclass import dataclass
@@ -99,20 +99,13 @@ def _set_clock(client: Client, link: GdbLink) -> None:
 
 def _enter(client: Client, elf: Path) -> None:
     """Set stack pointer and program counter from the vector table, as the core does at reset."""
-    vectors = symbols(elf).get("aot_vectors")
+    vectors = symbol_addresses(elf).get("aot_vectors")
     if vectors is None:
         raise ToolchainError(Problem("E3011", f"{elf.name} has no symbol aot_vectors: it is not one of aot's images"))
     stack, entry = struct.unpack("<2I", client.read(vectors, 8))
     client.set_register(SP, stack)
     client.set_register(PC, entry & ~1)
     client.set_register(XPSR, THUMB)
-
-
-def symbols(elf: Path) -> dict[str, int]:
-    """Addresses by name."""
-    with elf.open("rb") as stream:
-        table = ELFFile(stream).get_section_by_name(".symtab")
-        return {s.name: s["st_value"] for s in table.iter_symbols()} if isinstance(table, SymbolTableSection) else {}
 
 
 def call_spot(elf: Path) -> int:
@@ -126,7 +119,7 @@ def _loop(elf: Path) -> int:
 
 
 def _instruction(elf: Path, function: str, code_bytes: bytes) -> int:
-    start = symbols(elf).get(function, -1) & ~1
+    start = symbol_addresses(elf).get(function, -1) & ~1
     with elf.open("rb") as stream:
         for section in ELFFile(stream).iter_sections():
             first, data = section["sh_addr"], section.data() if section["sh_type"] == "SHT_PROGBITS" else b""

@@ -12,11 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
-
 from aot.errors import AotError, Problem, ToolchainError, VerificationError
 from aot.micro.board import MAX_TIMEOUT, Board
+from aot.micro.build.image import elf_symbols, symbol_addresses
 from aot.micro.build.toolchain import find_tool
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
@@ -148,14 +146,8 @@ def _signal(number: int) -> str:
 
 def _beyond_stack(elf: Path, sp: int) -> bool:
     """Whether the stack pointer, or an exception frame (104 bytes) pushed there, is below the stack."""
-    bottom = _symbols(elf).get("aot_stack_bottom")
+    bottom = symbol_addresses(elf).get("aot_stack_bottom")
     return bottom is not None and sp < bottom + 104
-
-
-def _symbols(elf: Path) -> dict[str, int]:
-    with elf.open("rb") as stream:
-        table = ELFFile(stream).get_section_by_name(".symtab")
-        return {s.name: s["st_value"] for s in table.iter_symbols()} if isinstance(table, SymbolTableSection) else {}
 
 
 def _registers(elf: Path, output: str) -> list[str]:
@@ -168,17 +160,11 @@ def _registers(elf: Path, output: str) -> list[str]:
 def function_at(elf: Path, address: int) -> str:
     """The name of the function that contains `address`; `?` if there is none."""
     address &= ~1
-    with elf.open("rb") as stream:
-        table = ELFFile(stream).get_section_by_name(".symtab")
-        if not isinstance(table, SymbolTableSection):
-            return "?"
-        functions = sorted(
-            (s["st_value"] & ~1, s["st_size"], s.name) for s in table.iter_symbols() if s["st_info"]["type"] == "STT_FUNC"
-        )
+    functions = sorted((s.address & ~1, s.size, s.name) for s in elf_symbols(elf) if s.kind == "STT_FUNC")
     at = bisect_right(functions, (address, 1 << 40, "")) - 1
     if at < 0 or address >= functions[at][0] + max(functions[at][1], 2):
         return "?"
-    return str(functions[at][2])
+    return functions[at][2]
 
 
 # ---- the line of JSON that an image prints as its report

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
-from aot.micro.build.image import ImageReport, disassemble
+from aot.micro.build.image import ImageReport, Piece, disassemble, elf_symbols, input_sections
 from aot.micro.build.project import HARNESS, Project
 from aot.support.dataclass import dataclass
 
@@ -28,8 +27,6 @@ interface and its sequence of calls; runtime: crt and the members of libgcc and 
 and measuring harness of the image that runs; other: padding between sections.
 """
 
-_INPUT = re.compile(r"^ (\.[\w.*$-]+)(?:\s+|\n\s+)0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+)$", re.MULTILINE)
-_MEMBER = re.compile(r"([^/\\]+\.a)\(([^)]+)\)$")
 _HARNESS_FILES = HARNESS | {"main.c"}
 _FUNCTION_TABLE = re.compile(r"(exps|positions)(_\d+)*$")
 _ANY_TABLE = re.compile(r"table(_\d+)*$")
@@ -86,40 +83,19 @@ def berkeley(sections: Sequence[Section]) -> dict[str, int]:
 
 def symbols_of(elf: Path) -> list[tuple[int, int, str]]:
     """(address, size, name) of all functions and objects, by address; Thumb bits removed."""
-    with elf.open("rb") as stream:
-        table = ELFFile(stream).get_section_by_name(".symtab")
-        if not isinstance(table, SymbolTableSection):
-            return []
-        rows = []
-        for symbol in table.iter_symbols():
-            kind, index = symbol["st_info"]["type"], symbol["st_shndx"]
-            if kind in ("STT_FUNC", "STT_OBJECT") and index not in ("SHN_UNDEF", "SHN_ABS"):
-                address = int(symbol["st_value"]) & (~1 if kind == "STT_FUNC" else ~0)
-                rows.append((address, int(symbol["st_size"]), str(symbol.name)))
-        return sorted(rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """An input section as the linker placed it."""
-
-    name: str
-    address: int
-    size: int
-    origin: str
+    return sorted(
+        (s.address & (~1 if s.kind == "STT_FUNC" else ~0), s.size, s.name)
+        for s in elf_symbols(elf)
+        if s.kind in ("STT_FUNC", "STT_OBJECT") and s.section not in ("SHN_UNDEF", "SHN_ABS")
+    )
 
 
 _NOT_LOADED = (".debug", ".comment", ".ARM.attributes", ".note", ".stack_sizes")
 
 
-def _pieces(map_file: Path) -> list[_Piece]:
-    text = map_file.read_text(encoding="utf-8", errors="replace").partition("Linker script and memory map")[2]
-    pieces = []
-    for name, address, size, origin in _INPUT.findall(text):
-        member = _MEMBER.search(origin)
-        where = f"{member.group(1)}({member.group(2)})" if member else origin
-        pieces.append(_Piece(name, int(address, 16), int(size, 16), where))
-    return sorted((p for p in pieces if p.size and not p.name.startswith(_NOT_LOADED)), key=lambda p: p.address)
+def _pieces(map_file: Path) -> list[Piece]:
+    loaded = (p for p in input_sections(map_file) if not p.name.startswith(_NOT_LOADED))
+    return sorted(loaded, key=lambda p: p.address)
 
 
 def split_sections(elf: Path, sections: Sequence[Section], sources: Mapping[str, str]) -> list[tuple[str, int, str]]:
@@ -146,7 +122,7 @@ def split_sections(elf: Path, sections: Sequence[Section], sources: Mapping[str,
 
 
 def _split_piece(
-    piece: _Piece, start: int, stop: int, *, symbols: Sequence[tuple[int, int, str]], file: str
+    piece: Piece, start: int, stop: int, *, symbols: Sequence[tuple[int, int, str]], file: str
 ) -> Iterator[tuple[str, int, str]]:
     inside: dict[int, str] = {}
     for address, _, name in symbols:

@@ -48,7 +48,7 @@ IMAGE = bytes(range(256)) * 4
 @pytest.fixture(autouse=True)
 def _image(monkeypatch: pytest.MonkeyPatch) -> None:
     """An image of plain bytes; and no patience, as these servers have all of it."""
-    monkeypatch.setattr(gdb, "symbols", lambda _: {"aot_vectors": 0})
+    monkeypatch.setattr(gdb, "symbol_addresses", lambda _: {"aot_vectors": 0})
     monkeypatch.setattr(gdb, "call_spot", lambda _: SPOT)
     monkeypatch.setattr(gdb, "_loop", lambda _: LOOP)
     monkeypatch.setattr(gdb, "function_at", lambda *_: "main")
