@@ -21,7 +21,7 @@ from aot.runtime.functions import Module
 from aot.runtime.module import HostModel
 from aot.runtime.module import load as load_artifact
 from aot.support.names import model_identifier
-from aot.support.suggestions import nearest
+from aot.support.text import nearest
 from aot.target.source_module import signature_of
 from aot.target.target import C_KIND, Target
 from aot.tir.function import PrimFunc

@@ -18,8 +18,7 @@ from aot.cli.files import model_name
 from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, ClickUsageError, CompileOptions, load_plugins, verb, words_of
 from aot.errors import Problem, TargetError, UsageError
 from aot.support.dataclass import dataclass
-from aot.support.suggestions import did_you_mean
-from aot.support.text import printable
+from aot.support.text import did_you_mean, printable
 
 if TYPE_CHECKING:
     from aot.cli.output import Output

@@ -11,7 +11,7 @@ from aot import byoc
 from aot.errors import Problem, UsageError
 from aot.ir.transform import PassContext, Sequential, changed_context
 from aot.relay.transform.partition import get_pattern_table, partition_for
-from aot.support.suggestions import did_you_mean
+from aot.support.text import did_you_mean
 from aot.target.target import Target
 
 CMSIS_NN = "cmsis-nn"

@@ -10,8 +10,7 @@ from aot.driver.reading import NamedBytes, read_limited, read_named
 from aot.errors import Problem, UsageError
 from aot.frontend.chain import Chain, Stage, pack
 from aot.support.names import model_identifier
-from aot.support.suggestions import did_you_mean
-from aot.support.text import printable
+from aot.support.text import did_you_mean, printable
 from aot.support.untrusted import parse_toml
 
 SUFFIX = ".toml"

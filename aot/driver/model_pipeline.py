@@ -28,8 +28,7 @@ from aot.relay.stored import widen_float16
 from aot.relay.transform.stateful import Link, compose_functions
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
-from aot.support.suggestions import did_you_mean
-from aot.support.text import printable
+from aot.support.text import did_you_mean, printable
 
 MOST_RUNS = 64
 """The most runs of one stage in a push; each has its own calls in the main function."""

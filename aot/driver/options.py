@@ -10,7 +10,7 @@ from aot.executor.config import MODES, History, Io
 from aot.frontend.formats import FIRST_GRAPH, Choice
 from aot.memory.memory_pools import ONE_POOL, Pooling, check_pooling
 from aot.support.dataclass import dataclass
-from aot.support.suggestions import did_you_mean
+from aot.support.text import did_you_mean
 
 KERNELS = ("native", "generic")
 FLOAT16 = ("keep", "fold")

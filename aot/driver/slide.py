@@ -17,8 +17,7 @@ from aot.relay.transform.sliding import LayerRows, RunningSum, SlideFront, Slide
 from aot.relay.transform.stateful import narrow_windows, slide_window
 from aot.support.dataclass import dataclass
 from aot.support.names import c_identifier
-from aot.support.suggestions import did_you_mean
-from aot.support.text import printable
+from aot.support.text import did_you_mean, printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from aot.errors import Problem, UsageError, call_place
 from aot.ir.type import Type
 from aot.support.dataclass import dataclass
 from aot.support.entry_points import declared, reach
-from aot.support.suggestions import nearest
+from aot.support.text import nearest
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from aot.errors.tvm_names import missing_in
 from aot.ir.module import IRModule, dialect, of_phase
 from aot.support.dataclass import dataclass
 from aot.support.entry_points import reach
-from aot.support.suggestions import did_you_mean
+from aot.support.text import did_you_mean
 
 Transform = Callable[..., IRModule]
 """(module, context, arguments of the pass by name) -> module"""

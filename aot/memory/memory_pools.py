@@ -9,7 +9,7 @@ from itertools import pairwise
 from aot.errors import Problem, UsageError
 from aot.support.dataclass import dataclass
 from aot.support.memory_pool import Pool
-from aot.support.suggestions import did_you_mean
+from aot.support.text import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

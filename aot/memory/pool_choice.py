@@ -28,7 +28,7 @@ from aot.memory.planner import plan
 from aot.support.dataclass import dataclass
 from aot.support.memory_pool import Pool
 from aot.support.milp import Row, Solution, minimise
-from aot.support.suggestions import did_you_mean
+from aot.support.text import did_you_mean
 
 ROUNDS = 30
 """Choices of the integer program to try; each one that cannot be placed adds a constraint."""

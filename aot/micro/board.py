@@ -17,8 +17,7 @@ from aot.errors import Problem, UsageError
 from aot.support.dataclass import dataclass
 from aot.support.memory_pool import Pool
 from aot.support.names import name_fault
-from aot.support.suggestions import did_you_mean
-from aot.support.text import printable
+from aot.support.text import did_you_mean, printable
 from aot.system.files import data_folder
 from aot.target.cpu import CORES
 

@@ -1,9 +1,12 @@
-"""Building indented text, and formatting of names and numbers for messages."""
+"""Text: building it with indentation, names and numbers in messages, suggestions, and quoting for other languages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any
 
@@ -75,3 +78,68 @@ def escaped(text: str) -> str:
 def escaped_lines(text: str) -> str:
     """Like `escaped`, but keeps line breaks and indents all but the first line, so that no name can look like a message."""
     return "\n    ".join(escaped(line) for line in text.split("\n"))
+
+
+# ---- suggestions for a misspelt word
+
+
+_CLOSE, _LOOSE = 0.7, 0.6
+"""Similarity ratios from which on a word is suggested."""
+
+
+def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> list[str]:
+    """At most `limit` candidates that `word` may mean, best first, ignoring case.
+
+    Near misses come first, then candidates that contain the word or are contained in it.
+    """
+    words = {c.lower(): c for c in candidates}
+    typed = word.lower()
+    if not typed:
+        return []
+    ratio = {w: SequenceMatcher(None, w, typed).ratio() for w in words}
+    parts = [w for w in words if (len(typed) >= 3 and typed in w) or (len(w) >= 3 and w in typed)]
+    in_order = sorted(words, key=lambda w: -ratio[w])  # stable: equal ratios keep the order of the candidates
+    matches = [*(w for w in in_order if ratio[w] >= _CLOSE), *parts, *(w for w in in_order if ratio[w] >= _LOOSE)]
+    return [words[w] for w in dict.fromkeys(matches)][:limit]
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """` (did you mean a or b?)`, to follow the word in a message; empty without suggestions."""
+    words = [printable(w) for w in nearest(word, candidates)]
+    if not words:
+        return ""
+    return f" (did you mean {', '.join(words[:-1]) + ' or ' if words[1:] else ''}{words[-1]}?)"
+
+
+# ---- quoting of arbitrary text for other languages
+
+
+_PLAIN_CMAKE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+
+
+def shell(text: object) -> str:
+    """`text` as one word of a POSIX shell."""
+    return shlex.quote(str(text))
+
+
+def make(text: object) -> str:
+    """`text` as one shell word in a Makefile: with $ doubled and # escaped."""
+    return shell(text).replace("$", "$$").replace("#", "\\#")
+
+
+def cmake(text: object) -> str:
+    """`text` as one argument of a CMake command."""
+    word = str(text)
+    if _PLAIN_CMAKE.fullmatch(word):
+        return word
+    return '"' + re.sub(r'([\\"$;])', r"\\\1", word) + '"'
+
+
+def comment(text: object) -> str:
+    """`text` for a one-line comment in C, Make, CMake, a shell or a linker script; it cannot end or continue the comment."""
+    line = escaped(str(text)).replace("*/", "* /").replace("/*", "/ *").replace("??/", "?? /")
+    return f"{line} " if line.endswith("\\") else line
+
+
+FILTERS: Mapping[str, Callable[[object], str]] = {"sh": shell, "mk": make, "cmake": cmake, "comment": comment}
+"""Filters for templates: {{ title | sh }}."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from aot.errors import Problem, UsageError, call_place
 from aot.support.dataclass import dataclass
-from aot.support.suggestions import did_you_mean
+from aot.support.text import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from aot.errors import Problem, UsageError
 from aot.ir.op import register_func
 from aot.support.dataclass import dataclass
-from aot.support.suggestions import did_you_mean
+from aot.support.text import did_you_mean
 from aot.target.cpu import CORES, Core, find_core
 
 Value = str | int | float | bool

@@ -20,8 +20,7 @@ from aot.cli.options import load_plugins, option, verb
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_TOOLCHAIN, Problem, UsageError
 from aot.support.dataclass import dataclass
-from aot.support.suggestions import did_you_mean
-from aot.support.text import printable
+from aot.support.text import did_you_mean, printable
 from aot.version import DISTRIBUTION, __version__
 
 if TYPE_CHECKING:

@@ -143,7 +143,7 @@ def compiled(req: common.Request, place: Board | None, out: Output, *, every: bo
     from aot.frontend.problems import error_of
     from aot.report.figures.size import flash_of, operators_of, plan_of, slide_lines
     from aot.report.measure.fitting import Tries, fast_constants, fitting_boards, price, price_text
-    from aot.support.quote import shell
+    from aot.support.text import shell
 
     error = error_of(problems_of(req.data, req.options))
     if error is not None:

@@ -22,7 +22,7 @@ from aot.cli.options import CompileOptions, option, verb
 from aot.cli.output import Output, print_problems
 from aot.errors import AotError, Problem, UsageError
 from aot.support.dataclass import dataclass
-from aot.support.suggestions import did_you_mean
+from aot.support.text import did_you_mean
 from aot.system.files import data_folder, write_error
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from aot.cli.options import DEFAULT_BOARD, CompileOptions, option, verb
 from aot.cli.output import Output, paint
 from aot.errors import AotError, Problem, UsageError
 from aot.support.dataclass import dataclass
-from aot.support.suggestions import did_you_mean
-from aot.support.text import does_of, escaped
+from aot.support.text import did_you_mean, does_of, escaped
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess

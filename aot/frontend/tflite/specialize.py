@@ -22,8 +22,7 @@ from aot.frontend.tflite.records import Record, decode_model, encode_model, ints
 from aot.frontend.tflite.tensor_lists import has_lists, open_batch, without_lists
 from aot.frontend.tflite.view import ABSENT, SubgraphView, TensorView, parse
 from aot.support.dataclass import dataclass
-from aot.support.suggestions import did_you_mean
-from aot.support.text import printable
+from aot.support.text import did_you_mean, printable
 
 
 @lru_cache(maxsize=2)

@@ -29,8 +29,7 @@ from aot.micro.board import Board, Memory
 from aot.micro.build.poison import areas, dead_intervals, within_areas
 from aot.micro.build.toolchain import Tool, find_tool, run_tool
 from aot.support.dataclass import dataclass
-from aot.support.quote import FILTERS
-from aot.support.text import printable
+from aot.support.text import FILTERS, printable
 from aot.system.disk_cache import cache_folder
 from aot.system.files import data_folder, write_error
 from aot.system.process import require_output

@@ -10,7 +10,7 @@ from aot.errors import Problem, UsageError
 from aot.executor.artifact import check_names
 from aot.micro.new import bare, library  # noqa: F401 - they register their kinds
 from aot.micro.new.registry import DEFAULT_BOARDS, KINDS, ProjectFiles, Spec, Text, common_values, render
-from aot.support.suggestions import did_you_mean
+from aot.support.text import did_you_mean
 from aot.system.files import digest
 from aot.version import __version__
 

@@ -21,7 +21,7 @@ from aot.relay.dataflow_pattern import CallPattern, Match, Pattern
 from aot.relay.state import result_exprs, state_of, state_vars
 from aot.support.dataclass import dataclass
 from aot.support.entry_points import reach
-from aot.support.suggestions import did_you_mean
+from aot.support.text import did_you_mean
 
 RESIDUAL = register_option(
     "fuse.residual", True, "fuse an element-wise operator of two tensors (a residual ADD) into the operator before it"

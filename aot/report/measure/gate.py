@@ -17,8 +17,7 @@ from aot.errors import EXIT_DOES_NOT_FIT, EXIT_VERIFICATION, Problem, UsageError
 from aot.report.figures.schema import BASELINE, REPORT, find_fault, load_schema
 from aot.report.measure.report import SCHEMA, Report, key_of
 from aot.support.dataclass import dataclass
-from aot.support.suggestions import did_you_mean
-from aot.support.text import does_of, printable
+from aot.support.text import did_you_mean, does_of, printable
 from aot.support.untrusted import parse_json, parse_toml
 
 BASELINE_SCHEMA = "aot-baseline/1"

@@ -23,8 +23,7 @@ from aot.ir.op import Array
 from aot.report.measure import DEFAULT_SETS
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
-from aot.support.suggestions import did_you_mean
-from aot.support.text import printable
+from aot.support.text import did_you_mean, printable
 
 TensorInfo = Mapping[str, Any]
 """An entry of metadata["inputs"] or ["outputs"]: name, shape, dtype, scale, zero_point."""

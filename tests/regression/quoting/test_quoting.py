@@ -19,7 +19,7 @@ from aot.micro.board import load_board
 from aot.micro.build.project import Places, linker_script
 from aot.micro.new.registry import render
 from aot.micro.run.zephyr import run_on_zephyr
-from aot.support.quote import cmake, comment, make, shell
+from aot.support.text import cmake, comment, make, shell
 
 HOSTILE = [
     "$(touch X)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aot.support.suggestions import did_you_mean, nearest
+from aot.support.text import did_you_mean, nearest
 from tests.cli.conftest import cli  # noqa: F401 - a fixture
 from tests.cli.helper import Cli
 
