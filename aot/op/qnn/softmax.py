@@ -9,20 +9,8 @@ import numpy as np
 
 from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
+from aot.numerics import fixed_point
 from aot.numerics.elementary import POW_DOUBLE, apply, pow_double
-from aot.numerics.fixed_point import (
-    INT32_MAX,
-    INT32_MIN,
-    Int64,
-    clamp_array,
-    exp_on_negative_values,
-    inverse_sqrt,
-    multiply_by_quantized_multiplier,
-    one_over_one_plus_x,
-    reciprocal,
-    rounding_divide_by_pot,
-    saturating_rounding_doubling_high_mul,
-)
 from aot.op.common.operator import Index, operator
 from aot.op.common.tensors import require
 from aot.op.qnn.lut import look_up, populate
@@ -69,19 +57,19 @@ class SoftmaxAttrs:
     def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
         wide = data.astype(np.int64)
         exps = exp_table(self)[wide.max(axis=-1, keepdims=True) - wide]
-        total = rounding_divide_by_pot(exps, ACCUMULATION_INTEGER_BITS).sum(axis=-1, keepdims=True)
-        scale, bits_over_unit = reciprocal(total, ACCUMULATION_INTEGER_BITS)
+        total = fixed_point.rounding_divide_by_pot(exps, ACCUMULATION_INTEGER_BITS).sum(axis=-1, keepdims=True)
+        scale, bits_over_unit = fixed_point.reciprocal(total, ACCUMULATION_INTEGER_BITS)
         right = bits_over_unit + 31 - bits(self.out_dtype)
-        result = rounding_divide_by_pot(saturating_rounding_doubling_high_mul(scale, exps), right)
-        return clamp_array(result + self.zero_point, *int_range(self.out_dtype), self.out_dtype)
+        result = fixed_point.rounding_divide_by_pot(fixed_point.saturating_rounding_doubling_high_mul(scale, exps), right)
+        return fixed_point.clamp_array(result + self.zero_point, *int_range(self.out_dtype), self.out_dtype)
 
 
-def exp_table(attrs: SoftmaxAttrs) -> Int64:
+def exp_table(attrs: SoftmaxAttrs) -> fixed_point.Int64:
     """exp of minus 0, 1, ... 255 values, Q0.31; 0 below diff_min."""
     diff = -np.arange(256, dtype=np.int64)
     counts = diff >= attrs.diff_min
-    scaled = saturating_rounding_doubling_high_mul(np.where(counts, diff, 0) << attrs.left_shift, attrs.multiplier)
-    return np.where(counts, exp_on_negative_values(scaled), 0)
+    scaled = fixed_point.saturating_rounding_doubling_high_mul(np.where(counts, diff, 0) << attrs.left_shift, attrs.multiplier)
+    return np.where(counts, fixed_point.exp_on_negative_values(scaled), 0)
 
 
 # qnn.softmax16: SOFTMAX of TFLite on int16 over the last axis, by two tables with interpolation.
@@ -112,7 +100,7 @@ class Softmax16Attrs:
     def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
         wide = data.astype(np.int64)
         difference = wide - wide.max(axis=-1, keepdims=True)
-        scaled = multiply_by_quantized_multiplier(difference, self.multiplier, self.shift)
+        scaled = fixed_point.multiply_by_quantized_multiplier(difference, self.multiplier, self.shift)
         exps = look_up(np.clip(scaled + 32767, -32768, 32767), np.asarray(exp_table16(self.tables))).astype(np.int64)
         total = exps.sum(axis=-1, keepdims=True)
         zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)  # exact: an int32 fits a double
@@ -187,33 +175,37 @@ class LogSoftmaxAttrs:
         wide = data.astype(np.int64)
         below = wide.max(axis=-1, keepdims=True) - wide
         logs = log(log_exp_table(self)[below].sum(axis=-1, keepdims=True))
-        limit = multiply_by_quantized_multiplier(logs + INT32_MIN, self.reverse_multiplier, self.reverse_shift)
-        codes = rounding_divide_by_pot(scaled_differences(self)[below] - logs, FRACTION_BITS) + OUTPUT_ZERO_POINT
+        limit = fixed_point.multiply_by_quantized_multiplier(
+            logs + fixed_point.INT32_MIN, self.reverse_multiplier, self.reverse_shift
+        )
+        codes = fixed_point.rounding_divide_by_pot(scaled_differences(self)[below] - logs, FRACTION_BITS) + OUTPUT_ZERO_POINT
         return np.where(-below > np.maximum(limit, self.diff_min - 1), np.clip(codes, -128, 127), -128).astype(np.int8)
 
 
-def scaled_differences(attrs: LogSoftmaxAttrs) -> Int64:
+def scaled_differences(attrs: LogSoftmaxAttrs) -> fixed_point.Int64:
     """Minus 0, 1, ... 255 values in Q5.26; those below diff_min as diff_min."""
     diff = np.maximum(-np.arange(256, dtype=np.int64), attrs.diff_min)
-    return saturating_rounding_doubling_high_mul(diff << attrs.left_shift, attrs.multiplier)
+    return fixed_point.saturating_rounding_doubling_high_mul(diff << attrs.left_shift, attrs.multiplier)
 
 
-def log_exp_table(attrs: LogSoftmaxAttrs) -> Int64:
+def log_exp_table(attrs: LogSoftmaxAttrs) -> fixed_point.Int64:
     """exp of minus 0, 1, ... 255 values, Q12.19; 0 below diff_min."""
-    exps = rounding_divide_by_pot(exp_on_negative_values(scaled_differences(attrs)), LOG_ACCUMULATION_BITS)
+    exps = fixed_point.rounding_divide_by_pot(
+        fixed_point.exp_on_negative_values(scaled_differences(attrs)), LOG_ACCUMULATION_BITS
+    )
     return np.where(-np.arange(256) >= attrs.diff_min, exps, 0)
 
 
-def log(x: Any) -> Int64:
+def log(x: Any) -> fixed_point.Int64:
     """log_x_for_x_greater_than_or_equal_to_1: natural logarithm of x >= 1 in Q12.19, in Q5.26.
 
     x = z * 2^k with z in [1/2, 1) is written as r * 2^(k'), r in [sqrt(1/2), 1), where k' has a fraction of 1/4; q is twice r's
     distance from the fourth root of 1/2, and log r = log(that root) + q * polynomial(q) / polynomial(q).
     """
-    mul = saturating_rounding_doubling_high_mul
+    mul = fixed_point.saturating_rounding_doubling_high_mul
     v = np.asarray(x, np.int64)
     zeros, half_zeros = _leading_zeros(v), _leading_zeros(mul(v, SQRT_HALF)) - 1
-    r = np.minimum(mul(v << (zeros - 1), SQRT_HALF) << 1, np.minimum(v << half_zeros, INT32_MAX))
+    r = np.minimum(mul(v << (zeros - 1), SQRT_HALF) << 1, np.minimum(v << half_zeros, fixed_point.INT32_MAX))
     unit = 1 << (31 - LOG_INTEGER_BITS)
     above = (LOG_ACCUMULATION_BITS - zeros) * unit + QUARTER
     power = np.maximum(above, (LOG_ACCUMULATION_BITS - half_zeros) * unit - QUARTER)
@@ -222,11 +214,11 @@ def log(x: Any) -> Int64:
     square = mul(q, q)
     numerator = mul(q, r) + mul(mul(q, square), ALPHA_N)
     denominator = mul(p, ALPHA_I + q + mul(ALPHA_D, square)) + mul(ALPHA_F, q)
-    quotient = mul(rounding_divide_by_pot(numerator, LOG_INTEGER_BITS), one_over_one_plus_x(denominator))
+    quotient = mul(fixed_point.rounding_divide_by_pot(numerator, LOG_INTEGER_BITS), fixed_point.one_over_one_plus_x(denominator))
     return (mul(power, LOG_2) + quotient) << (LOG_INTEGER_BITS - INPUT_INTEGER_BITS)
 
 
-def _leading_zeros(x: Int64) -> Int64:
+def _leading_zeros(x: fixed_point.Int64) -> fixed_point.Int64:
     """Leading zeros of positive int32 values."""
     return 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)  # exact: an int32 fits a double
 
@@ -259,11 +251,11 @@ class L2NormalizeAttrs:
     def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
         wide = data.astype(np.int64) - self.input_zp
         sums, rows = np.unique((wide * wide).sum(axis=-1, keepdims=True), return_inverse=True)
-        multiplier, shift = np.array([inverse_sqrt(int(s)) for s in sums], np.int64).reshape(-1, 2).T
+        multiplier, shift = np.array([fixed_point.inverse_sqrt(int(s)) for s in sums], np.int64).reshape(-1, 2).T
         rows = rows.reshape(*wide.shape[:-1], 1)
         exponent = shift[rows] + (OUTPUT_BITS - self.left_shift)
-        scaled = multiply_by_quantized_multiplier(wide << self.left_shift, multiplier[rows], exponent)
-        return clamp_array(scaled, -128, 127, "int8")
+        scaled = fixed_point.multiply_by_quantized_multiplier(wide << self.left_shift, multiplier[rows], exponent)
+        return fixed_point.clamp_array(scaled, -128, 127, "int8")
 
 
 # nn.lrn: LOCAL_RESPONSE_NORMALIZATION of TFLite: each number times a power of the sum of squares of neighbouring channels.

@@ -7,18 +7,9 @@ from functools import partial, reduce
 from math import prod
 from operator import or_
 
-from aot.numerics import farmhash
+from aot.numerics import farmhash, random
 from aot.numerics.elementary import EXP_DOUBLE, MATH
 from aot.numerics.farmhash import BLOCK, State, Words, blocks_of, short_hash
-from aot.numerics.random import (
-    PHILOX_FACTORS,
-    PHILOX_ROUNDS,
-    PHILOX_STEPS,
-    THREEFRY_GROUPS,
-    THREEFRY_PARITY,
-    THREEFRY_ROTATIONS,
-    WORDS,
-)
 from aot.op.common.tensors import clamped_index
 from aot.op.gather import EmbeddingLookupSparseAttrs, ScatterAttrs, initial
 from aot.op.qnn.arithmetic import tir_sum_code
@@ -339,26 +330,27 @@ def _count_up(b: IRBuilder, counter: Buffer, words: int) -> None:
 
 def _philox(b: IRBuilder, block: Buffer, key: Buffer) -> None:
     """Encrypt `block` in place; overwrites `key`."""
-    with b.for_("round", PHILOX_ROUNDS):
+    with b.for_("round", random.PHILOX_ROUNDS):
         products = [
-            b.let("product", cast("uint64", block[2 * i]) * imm(factor, "uint64")) for i, factor in enumerate(PHILOX_FACTORS)
+            b.let("product", cast("uint64", block[2 * i]) * imm(factor, "uint64"))
+            for i, factor in enumerate(random.PHILOX_FACTORS)
         ]
         high = [cast("uint32", p >> imm(32, "uint64")) for p in products]
         first, third = b.let("first", _xor(high[1], block[1], key[0])), b.let("third", _xor(high[0], block[3], key[1]))
         for place, value in enumerate((first, cast("uint32", products[1]), third, cast("uint32", products[0]))):
             b.store(block, place, value)
-        for i, step in enumerate(PHILOX_STEPS):
+        for i, step in enumerate(random.PHILOX_STEPS):
             b.store(key, i, key[i] + _word(step))
 
 
 def _threefry(b: IRBuilder, block: Buffer, key: Buffer) -> None:
     """Encrypt `block` in place."""
-    third = b.let("key", _xor(key[0], key[1], _word(THREEFRY_PARITY)))
+    third = b.let("key", _xor(key[0], key[1], _word(random.THREEFRY_PARITY)))
     keys = (key[0], key[1], third)
     b.store(block, 0, block[0] + keys[0])
     b.store(block, 1, block[1] + keys[1])
-    for group in range(THREEFRY_GROUPS):
-        for rotation in THREEFRY_ROTATIONS[group % 2]:
+    for group in range(random.THREEFRY_GROUPS):
+        for rotation in random.THREEFRY_ROTATIONS[group % 2]:
             b.store(block, 0, block[0] + block[1])
             rotated = (block[1] << _word(rotation)) | (block[1] >> _word(32 - rotation))
             b.store(block, 1, _xor(rotated, block[0]))
@@ -371,7 +363,7 @@ def lower_bits(kernel: FlatKernel) -> None:
     """Encrypt a copy of counter and key for each block; the last block may be partial."""
     b, (counter, key), out = kernel.b, kernel.args, kernel.out
     attrs = kernel.attrs
-    size = WORDS[attrs.algorithm]
+    size = random.WORDS[attrs.algorithm]
     now = b.local("now", (size,), "uint32")
     for w in range(size):
         b.store(now, w, counter[w])

@@ -6,17 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from aot.numerics.fixed_point import (
-    INT32_MAX,
-    INT32_MIN,
-    named,
-    tir_doubled,
-    tir_exp_on_negative_values,
-    tir_inverse_sqrt,
-    tir_multiply_by_quantized_multiplier,
-    tir_one_over_one_plus_x,
-    tir_rounding_divide_by_pot,
-)
+from aot.numerics import fixed_point
 from aot.numerics.fixed_point import tir_saturating_rounding_doubling_high_mul as _mul
 from aot.op.qnn import softmax as op
 from aot.op.qnn.lut import tir_look_up
@@ -63,9 +53,9 @@ def without_table(group: Group, name: str) -> PrimFunc:
     b, attrs = kernel.b, kernel.attrs
 
     def exp(below: Expr) -> Expr:
-        code = named(b, "below", below)
+        code = fixed_point.named(b, "below", below)
         scaled = _mul(minimum(code, -attrs.diff_min) * -(1 << attrs.left_shift), imm(attrs.multiplier))
-        return select(code <= -attrs.diff_min, tir_exp_on_negative_values(b, scaled), imm(0))
+        return select(code <= -attrs.diff_min, fixed_point.tir_exp_on_negative_values(b, scaled), imm(0))
 
     _softmax(kernel, exp)
     return kernel.finish("softmax").func
@@ -113,7 +103,7 @@ def row_reciprocal(b: IRBuilder, total: Expr, places: int) -> tuple[Expr, Expr]:
     most 31).
     """
     x, zeros = normalised(b, total)
-    mantissa = tir_one_over_one_plus_x(b, b.let("half", cast("int32", x[0] >> 1)))
+    mantissa = fixed_point.tir_one_over_one_plus_x(b, b.let("half", cast("int32", x[0] >> 1)))
     shift = b.let("shift", minimum(imm(op.ACCUMULATION_INTEGER_BITS + 31 - places - 1) - zeros[0], 31))
     return mantissa, cast("uint32", shift)
 
@@ -127,7 +117,7 @@ def lower_softmax16(kernel: FlatKernel) -> None:
 
     def exp(index: Expr, top: Expr) -> Expr:
         difference = b.let("difference", cast("int32", data[index]) - top)
-        scaled = tir_multiply_by_quantized_multiplier(b, difference, attrs.multiplier, attrs.shift)
+        scaled = fixed_point.tir_multiply_by_quantized_multiplier(b, difference, attrs.multiplier, attrs.shift)
         return b.let("exp", tir_look_up(b, clamp(scaled + 32767, -32768, 32767), exps))
 
     for base in _rows(kernel):
@@ -160,14 +150,16 @@ def lower_log_softmax(kernel: FlatKernel) -> None:
         top = row_maximum(b, data, base, depth)
         below = lambda c, base=base, top=top: table[top - cast("int32", data[base + c])]  # noqa: E731
         log = b.let("log", _log(b, summed(b, "c", depth, below, dtype="int32")))
-        back = tir_multiply_by_quantized_multiplier(b, log + INT32_MIN, attrs.reverse_multiplier, attrs.reverse_shift)
+        back = fixed_point.tir_multiply_by_quantized_multiplier(
+            b, log + fixed_point.INT32_MIN, attrs.reverse_multiplier, attrs.reverse_shift
+        )
         limit = b.let("limit", maximum(back, attrs.diff_min - 1))
         with b.for_("c", depth) as c:
             difference = b.let("difference", cast("int32", data[base + c]) - top)
             with b.if_(difference > limit):  # then the difference in Q5.26 minus the logarithm fits 32 bits
                 product = cast("int64", difference) * imm(attrs.multiplier << attrs.left_shift, "int64")
                 scaled = cast("int32", (product + (1 << 30)) >> 31)
-                code = tir_rounding_divide_by_pot(b, scaled - log, op.FRACTION_BITS) + op.OUTPUT_ZERO_POINT
+                code = fixed_point.tir_rounding_divide_by_pot(b, scaled - log, op.FRACTION_BITS) + op.OUTPUT_ZERO_POINT
                 b.store(out, base + c, clamp(code, -128, 127))
             with b.else_():
                 b.store(out, base + c, imm(-128))
@@ -183,7 +175,10 @@ def _log(b: IRBuilder, total: Expr) -> Expr:
     half = b.let("half", cast("int32", x[0] >> 1))
     root = cast("uint32", _mul(total, imm(op.SQRT_HALF))) << cast("uint32", zeros[0])
     is_upper = b.let("upper", cast("int32", root >> 31))
-    r = minimum(tir_doubled(b.let("lower", _mul(half, imm(op.SQRT_HALF)))), select(is_upper > 0, half, imm(INT32_MAX)))
+    r = minimum(
+        fixed_point.tir_doubled(b.let("lower", _mul(half, imm(op.SQRT_HALF)))),
+        select(is_upper > 0, half, imm(fixed_point.INT32_MAX)),
+    )
     r = b.let("r", r)
     unit = 1 << (31 - op.LOG_INTEGER_BITS)
     whole = (imm(op.LOG_ACCUMULATION_BITS) - zeros[0]) * unit
@@ -194,8 +189,8 @@ def _log(b: IRBuilder, total: Expr) -> Expr:
     numerator = _mul(q, r) + _mul(_mul(q, square), imm(op.ALPHA_N))
     denominator = _mul(p, q + op.ALPHA_I + _mul(square, imm(op.ALPHA_D))) + _mul(q, imm(op.ALPHA_F))
     half_sum = b.let("half", cast("int32", (cast("uint32", denominator) + imm(1 << 31, "uint32")) >> 1))
-    quotient = tir_one_over_one_plus_x(b, half_sum)
-    small = tir_rounding_divide_by_pot(b, numerator, op.LOG_INTEGER_BITS)
+    quotient = fixed_point.tir_one_over_one_plus_x(b, half_sum)
+    small = fixed_point.tir_rounding_divide_by_pot(b, numerator, op.LOG_INTEGER_BITS)
     return (_mul(power, imm(op.LOG_2)) + _mul(small, quotient)) * 2
 
 
@@ -209,9 +204,9 @@ def lower_l2(kernel: FlatKernel) -> None:
             x = b.let("x", cast("int32", data[base + c]) - attrs.input_zp)
             return x * x
 
-        multiplier, shift = tir_inverse_sqrt(b, summed(b, "c", depth, square, dtype="int32"))
+        multiplier, shift = fixed_point.tir_inverse_sqrt(b, summed(b, "c", depth, square, dtype="int32"))
         left = b.let("left", shift + (op.OUTPUT_BITS - attrs.left_shift))
         with b.for_("c", depth) as c:
             x = (cast("int32", data[base + c]) - attrs.input_zp) * (1 << attrs.left_shift)
-            scaled = tir_multiply_by_quantized_multiplier(b, x, multiplier, left)
+            scaled = fixed_point.tir_multiply_by_quantized_multiplier(b, x, multiplier, left)
             b.store(out, base + c, clamp(scaled, -128, 127))

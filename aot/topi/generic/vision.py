@@ -8,19 +8,7 @@ from math import prod
 import numpy as np
 
 from aot.numerics.elementary import EXP_DOUBLE, MATH
-from aot.op.vision import (
-    CELLS,
-    EDGES,
-    KEYPOINTS,
-    MASK_REFINEMENTS,
-    REFINEMENTS,
-    DecodePosesAttrs,
-    Linear,
-    Real,
-    decoded_parts,
-    steps,
-    turns,
-)
+from aot.op import vision
 from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float
@@ -41,7 +29,7 @@ def _parts(kernel: FlatKernel, base: Expr) -> list[Expr]:
     codes = np.repeat(np.arange(low, high + 1).astype(data.dtype)[:, None], 4, axis=1)
     tables: dict[bytes, Buffer] = {}
     parts: list[Expr] = []
-    for i, column in enumerate(decoded_parts(codes, attrs)):
+    for i, column in enumerate(vision.decoded_parts(codes, attrs)):
         table = tables.get(column.tobytes())
         if table is None:
             table = tables[column.tobytes()] = kernel.table("decoded", np.ascontiguousarray(column))
@@ -49,7 +37,7 @@ def _parts(kernel: FlatKernel, base: Expr) -> list[Expr]:
     return parts
 
 
-def _real(value: Expr, quant: Real) -> Expr:
+def _real(value: Expr, quant: vision.Real) -> Expr:
     """An element as float32."""
     if is_float(value.dtype):
         return value
@@ -239,7 +227,7 @@ def lower_soft_nms(kernel: FlatKernel) -> None:
     if attrs.soft:
         wide = b.let("wide", cast("float64", select(sigma[0] > ZERO, sigma[0], imm(1.0, "float32"))))
         scale = b.let("scale", select(sigma[0] > ZERO, cast("float32", imm(-0.5, "float64") / wide), ZERO))
-    with b.for_("turn", turns(n, attrs)), b.if_(logical_and(out[0] < most, size[0] > 0)):
+    with b.for_("turn", vision.turns(n, attrs)), b.if_(logical_and(out[0] < most, size[0] > 0)):
         number = b.let("number", out[0])
         original, box, begin = heap.pop()
         state = b.local("state", (1,), "int32", init=0)  # 0: go on comparing, 1: done, 2: dropped
@@ -290,7 +278,7 @@ class PoseMap:
     b: IRBuilder
     data: Buffer
     shape: tuple[int, ...]
-    what: Linear
+    what: vision.Linear
 
     def real(self, value: Expr) -> Expr:
         factor, zero_point = self.what
@@ -355,7 +343,7 @@ class _Persons:
     """
 
     b: IRBuilder
-    attrs: DecodePosesAttrs
+    attrs: vision.DecodePosesAttrs
     poses: Buffer
     parts: Buffer
     scores: Buffer
@@ -364,7 +352,7 @@ class _Persons:
     number: Buffer
 
     def place(self, person: Expr, keypoint: Expr) -> Place:
-        at = self.b.let("at", (person * KEYPOINTS + keypoint) * 2)
+        at = self.b.let("at", (person * vision.KEYPOINTS + keypoint) * 2)
         return self.poses[at], self.poses[at + 1]
 
     def near(self, one: Place, other: Place) -> Expr:
@@ -374,17 +362,17 @@ class _Persons:
         """The sum of the visible scores, largest first, divided by 17; afterwards all are hidden."""
         b = self.b
         total = b.local("total", (1,), "float32", init=0)
-        with b.for_("turn", KEYPOINTS):
+        with b.for_("turn", vision.KEYPOINTS):
             best, top = b.local("best", (1,), "int32", init=-1), b.local("top", (1,), "float32", init=-1)
-            with b.for_("k", KEYPOINTS) as k, b.if_(binop("!=", self.visible[k], 0)):
-                part = b.let("part", self.parts[person * KEYPOINTS + k])
+            with b.for_("k", vision.KEYPOINTS) as k, b.if_(binop("!=", self.visible[k], 0)):
+                part = b.let("part", self.parts[person * vision.KEYPOINTS + k])
                 with b.if_(part > top[0]):
                     b.store(top, 0, part)
                     b.store(best, 0, k)
             with b.if_(best[0] >= 0):
                 b.store(total, 0, total[0] + top[0])
                 b.store(self.visible, best[0], 0)
-        return b.let("mean", total[0] / imm(float(KEYPOINTS), "float32"))
+        return b.let("mean", total[0] / imm(float(vision.KEYPOINTS), "float32"))
 
     def show_all(self) -> None:
         fill(self.b, self.visible, 1, loop="k")
@@ -408,7 +396,7 @@ class _Persons:
         with b.for_("i", self.number[0]) as i:
             self.show_all()
             person = b.let("person", self.order[i])
-            with b.for_("j", i) as j, b.for_("k", KEYPOINTS) as k:
+            with b.for_("j", i) as j, b.for_("k", vision.KEYPOINTS) as k:
                 better = b.let("better", self.order[j])
                 with b.if_(self.near(self.place(person, k), self.place(better, k))):
                     b.store(self.visible, k, 0)
@@ -422,12 +410,12 @@ class _Persons:
         with b.for_("i", self.number[0]) as i:
             person, to = b.let("person", self.order[i]), b.let("to", written[0])
             with b.if_(self.scores[person] >= imm(self.attrs.threshold, "float32")):
-                stride, size = imm(float(self.attrs.stride), "float32"), 2 * KEYPOINTS
+                stride, size = imm(float(self.attrs.stride), "float32"), 2 * vision.KEYPOINTS
                 with b.for_("k", size) as k:
                     b.store(out, to * size + k, self.poses[person * size + k] * stride)
-                with b.for_("k", KEYPOINTS) as k:
-                    b.store(out, count * size + to * KEYPOINTS + k, self.parts[person * KEYPOINTS + k])
-                b.store(out, to + count * (size + KEYPOINTS), self.scores[person])
+                with b.for_("k", vision.KEYPOINTS) as k:
+                    b.store(out, count * size + to * vision.KEYPOINTS + k, self.parts[person * vision.KEYPOINTS + k])
+                b.store(out, to + count * (size + vision.KEYPOINTS), self.scores[person])
                 b.store(written, 0, to + 1)
         b.store(out, last, cast("float32", written[0]))
 
@@ -435,15 +423,15 @@ class _Persons:
 def _fill(heap: Heap, scores: PoseMap, least: float) -> None:
     """Push every score that is at least `least` and is the largest in its neighbourhood."""
     b, (height, width, _) = heap.b, scores.shape
-    with b.for_("y", height) as y, b.for_("x", width) as x, b.for_("k", KEYPOINTS) as k:
-        index = b.let("index", (y * width + x) * KEYPOINTS + k)
+    with b.for_("y", height) as y, b.for_("x", width) as x, b.for_("k", vision.KEYPOINTS) as k:
+        index = b.let("index", (y * width + x) * vision.KEYPOINTS + k)
         score = b.let("score", scores.data[index])
         with b.if_(scores.real(score) >= imm(least, "float32")):
             largest = b.local("largest", (1,), "int32", init=1)
             rows = b.let("top", maximum(y - 1, 0)), b.let("bottom", minimum(y + 2, height))
             columns = b.let("left", maximum(x - 1, 0)), b.let("right", minimum(x + 2, width))
             with b.for_("r", rows[1], start=rows[0]) as r, b.for_("c", columns[1], start=columns[0]) as c:  # noqa: SIM117
-                with b.if_(scores.data[(r * width + c) * KEYPOINTS + k] > score):
+                with b.if_(scores.data[(r * width + c) * vision.KEYPOINTS + k] > score):
                     b.store(largest, 0, 0)
             with b.if_(binop("!=", largest[0], 0)):
                 heap.push((cast(next(iter(heap.columns.values())).dtype, index),))
@@ -453,24 +441,24 @@ def _grow(persons: _Persons, maps: tuple[PoseMap, PoseMap, PoseMap], *, walk: Bu
     """Build the next person from its root; it is kept if it has the least score."""
     b, (scores, shorts, mids) = persons.b, maps
     person = b.let("person", persons.number[0])
-    base = b.let("base", person * (2 * KEYPOINTS))
+    base = b.let("base", person * (2 * vision.KEYPOINTS))
     for axis in range(2):
         b.store(persons.poses, base + root * 2 + axis, start[axis])
     at = b.local("at", (2,), "float32")
-    with b.for_("s", EDGES) as s:
-        step = b.let("step", (root * EDGES + s) * 3)
+    with b.for_("s", vision.EDGES) as s:
+        step = b.let("step", (root * vision.EDGES + s) * 3)
         source, target, channel = (b.let(n, cast("int32", walk[step + i])) for i, n in enumerate(("source", "target", "channel")))
         for axis in range(2):
             b.store(at, axis, persons.poses[base + source * 2 + axis])
-        mids.follow(at, channel, EDGES)
-        with b.for_("again", REFINEMENTS):
-            shorts.follow(at, target, KEYPOINTS)
+        mids.follow(at, channel, vision.EDGES)
+        with b.for_("again", vision.REFINEMENTS):
+            shorts.follow(at, target, vision.KEYPOINTS)
         for axis in range(2):
             b.store(persons.poses, base + target * 2 + axis, at[axis])
-    with b.for_("k", KEYPOINTS) as k:
+    with b.for_("k", vision.KEYPOINTS) as k:
         y, x = persons.place(person, k)
         score = scores.sample(scores.cell((b.let("y", y), b.let("x", x))), k)
-        b.store(persons.parts, person * KEYPOINTS + k, ONE / (ONE + MATH["exp"](ZERO - score)))
+        b.store(persons.parts, person * vision.KEYPOINTS + k, ONE / (ONE + MATH["exp"](ZERO - score)))
     persons.show_all()
     mean = persons.mean(person)
     with b.if_(mean >= imm(persons.attrs.threshold, "float32")):
@@ -487,19 +475,19 @@ def lower_decode_poses(kernel: FlatKernel) -> None:
     indices = b.scratch("heap", (places,), "uint16" if places <= 1 << 16 else "int32")
     size = b.local("size", (1,), "int32", init=0)
     heap = Heap(b, {"index": indices}, lambda item: scores.data[cast("int32", item[0])], size, places.bit_length() + 1)
-    rooms = {"poses": 2 * KEYPOINTS * count, "parts": KEYPOINTS * count, "scores": count}
+    rooms = {"poses": 2 * vision.KEYPOINTS * count, "parts": vision.KEYPOINTS * count, "scores": count}
     memory = {key: b.scratch(key, (n,), "float32") for key, n in rooms.items()}
-    order, visible = b.scratch("order", (count,), "int32"), b.scratch("visible", (KEYPOINTS,), "uint8", align=1)
+    order, visible = b.scratch("order", (count,), "int32"), b.scratch("visible", (vision.KEYPOINTS,), "uint8", align=1)
     number = b.local("number", (1,), "int32", init=0)
     persons = _Persons(b, attrs, **memory, order=order, visible=visible, number=number)
-    walk = kernel.table("walk", steps().reshape(-1))
+    walk = kernel.table("walk", vision.steps().reshape(-1))
     _fill(heap, scores, float(attrs.least_score))
     with b.for_("turn", places), b.if_(logical_and(number[0] < count, size[0] > 0)):
         index = b.let("root_index", cast("int32", heap.pop()[0]))
-        pixel = b.let("pixel", index / KEYPOINTS)
-        root, y = b.let("root", index - pixel * KEYPOINTS), b.let("y", pixel / shapes[0][1])
+        pixel = b.let("pixel", index / vision.KEYPOINTS)
+        root, y = b.let("root", index - pixel * vision.KEYPOINTS), b.let("y", pixel / shapes[0][1])
         at = (cast("float32", y), cast("float32", pixel - y * shapes[0][1]))
-        start = shorts.moved(at, (shorts.at(pixel, root), shorts.at(pixel, root + KEYPOINTS)))
+        start = shorts.moved(at, (shorts.at(pixel, root), shorts.at(pixel, root + vision.KEYPOINTS)))
         free = b.local("free", (1,), "int32", init=1)
         with b.for_("p", number[0]) as p, b.if_(persons.near(start, persons.place(p, root))):
             b.store(free, 0, 0)
@@ -521,26 +509,26 @@ def lower_pose_masks(kernel: FlatKernel) -> None:
     attrs = kernel.attrs
     longs = PoseMap(b, data, kernel.shape(0), attrs.longs)
     stride = imm(float(attrs.stride), "float32")
-    places, at = b.scratch("places", (2 * KEYPOINTS,), "float32"), b.local("at", (2,), "float32")
+    places, at = b.scratch("places", (2 * vision.KEYPOINTS,), "float32"), b.local("at", (2,), "float32")
     fill(b, out, 0)
     number = b.let("number", maximum(cast("int32", persons[persons.size - 1]), 1))
-    with b.for_("y", CELLS) as y, b.for_("x", CELLS) as x:
-        with b.for_("k", KEYPOINTS) as k:
+    with b.for_("y", vision.CELLS) as y, b.for_("x", vision.CELLS) as x:
+        with b.for_("k", vision.KEYPOINTS) as k:
             b.store(at, 0, cast("float32", y))
             b.store(at, 1, cast("float32", x))
-            with b.for_("again", 1 + MASK_REFINEMENTS):
-                longs.follow(at, k, KEYPOINTS)
+            with b.for_("again", 1 + vision.MASK_REFINEMENTS):
+                longs.follow(at, k, vision.KEYPOINTS)
             for axis in range(2):
                 b.store(places, k * 2 + axis, at[axis] * stride)
         best, least = b.local("best", (1,), "int32", init=0), b.local("least", (1,), "float32", init=0)
         with b.for_("p", number) as p:
 
             def square(k: Expr, p: Expr = p) -> Expr:
-                to = b.let("to", (p * KEYPOINTS + k) * 2)
+                to = b.let("to", (p * vision.KEYPOINTS + k) * 2)
                 return square_distance(b, (places[k * 2], places[k * 2 + 1]), (persons[to], persons[to + 1]))
 
-            total = summed(b, "k", KEYPOINTS, square, name="sum", dtype="float32")
+            total = summed(b, "k", vision.KEYPOINTS, square, name="sum", dtype="float32")
             with b.if_(binop("||", p < 1, total < least[0])):
                 b.store(least, 0, total)
                 b.store(best, 0, p)
-        b.store(out, (best[0] * CELLS + y) * CELLS + x, 1)
+        b.store(out, (best[0] * vision.CELLS + y) * vision.CELLS + x, 1)
