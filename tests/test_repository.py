@@ -238,6 +238,7 @@ def cycles(graph: dict[str, set[str]]) -> list[frozenset[str]]:
     return found
 
 
+@pytest.mark.slow  # reads every file of the package as a tree
 def test_no_files_import_each_other() -> None:
     wrong = [" ".join(sorted(part)) for part in cycles(file_graph()) if not any(part <= room for room in _ONE_ROOM)]
     assert not wrong, "\n".join(wrong)

@@ -48,7 +48,8 @@ def check_one_pool(model: Path, **options: Any) -> None:
         assert [(u.pool, u.base, u.used) for u in layout.pools] == [(large, 0, plain.plan.size)]
 
 
-@pytest.mark.parametrize("opt", ["balanced", pytest.param("ram", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("opt", ["balanced", "ram"])
 @pytest.mark.parametrize("name", NETS)
 def test_the_plan_is_the_one_without_pools(name: str, opt: str) -> None:
     check_one_pool(MODELS / f"{name}.tflite", opt=opt)
