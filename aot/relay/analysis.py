@@ -401,7 +401,7 @@ def is_moved(expr: ex.Expr) -> TypeGuard[ex.Call]:
 
 
 def moved_from(expr: ex.Expr) -> ex.Expr:
-    """The expression of which this one is a slice or a view, of a slice or view, ..."""
+    """The expression that this one is a slice or view of, through any number of slices and views."""
     while is_moved(expr):
         expr = expr.args[0]
     return expr

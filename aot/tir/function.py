@@ -27,7 +27,7 @@ class Move:
 class Shift:
     """A result that is the first input from byte `by` on, except for `fresh` bytes, which `rest` computes from the other inputs.
 
-    If the result is `by` bytes after the start of the input, calling `rest` (the other inputs -> the result, of which it writes
+    If the result is `by` bytes after the start of the input, calling `rest` (the other inputs -> the result, where it writes
     only these bytes) does the whole job; the input loses the bytes overwritten there.
     """
 

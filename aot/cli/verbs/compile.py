@@ -177,7 +177,7 @@ def write_plan(path: Path, artifact: Artifact) -> None:
 
 
 def check_asked(asked: Compilation, *, models: int = 1) -> None:
-    """Check --format, --plan, --sbom, --profiler and --name, some of which apply to a single model (E5009, E5017, E5018)."""
+    """Check --format, --plan, --sbom, --profiler and --name; some apply only to a single model (E5009, E5017, E5018)."""
     form, plan = asked.form, asked.plan
     if models > 1 or asked.share:
         named = models > 1 and bool(asked.options.name)

@@ -185,7 +185,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class _Aligned:
-    """The source in `shape`, each dimension of which is one of `groups` of the atoms of `by`; `result`: groups of the result."""
+    """The source in `shape`, whose dimensions are the `groups` of the atoms of `by`; `result`: groups of the result."""
 
     by: Rearrangement
     shape: tuple[int, ...]

@@ -468,7 +468,7 @@ register_planned("arm_dsp.conv2d_smlad", "nn.conv2d", plan_shallow, lower_shallo
 
 
 DEPTHS = range(5, 9)
-"""Taps: two words of data, the second of which may overlap the first."""
+"""Taps: two words of data; the second may overlap the first."""
 
 RECORD = 7
 """Words per channel: weights 0, bias, weights 1 to 3, multiplier, constant."""

@@ -119,7 +119,7 @@ def nibble_bias_words(bias: Array, weights: Array) -> Array:
 def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
     """Pack one pixel: 4 * quads bytes at any address -> per quad the words {X1, X3} and {Y0, Y2}.
 
-    Operands: x int8[4 * quads]; words int16 in groups of 4 * pixels, of which the first four are written; quads, a multiple of
+    Operands: x int8[4 * quads]; words int16 in groups of 4 * pixels, whose first four are written; quads, a multiple of
     `unroll`.  The core must allow unaligned LDR, as Armv7E-M and Armv8-M Main do for normal memory.
     """
     b = IRBuilder(f"pack_w8_p{pixels}_u{unroll}")
@@ -258,7 +258,7 @@ def _emit_dot(channels: int, loop: QuadLoop, *, size: int = 2 * TAPS) -> BlockTe
 def pack_w4(pixels: int, unroll: int) -> TensorIntrin:
     """Pack one pixel: 4 * quads bytes at any address -> per quad the words {X1, X3} and, `pixels` words further, {Y0, Y2}.
 
-    Operands: x int8[4 * quads]; words int16 in groups of 4 * pixels, of which two and two are written; sums int32[1]; quads, a
+    Operands: x int8[4 * quads]; words int16 in groups of 4 * pixels (two pairs of each); sums int32[1]; quads, a
     multiple of `unroll`.  128 times the sum of x0 + 128 over the even taps is subtracted from `sums`, modulo 2^32.
     """
     b = IRBuilder(f"pack_w4_p{pixels}_u{unroll}")
